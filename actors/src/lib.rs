@@ -1,0 +1,1 @@
+//! The actors that carry a request through a Walk Graph.

@@ -1,0 +1,1 @@
+//! The deployment file, read with spans into a Deployment that cannot be wrong.

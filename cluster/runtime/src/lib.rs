@@ -1,0 +1,1 @@
+//! Boot, placement and drain of a node cluster.

@@ -1,0 +1,2 @@
+//! The binary `mstar`.
+fn main() {}

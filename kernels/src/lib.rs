@@ -1,0 +1,1 @@
+//! The thin tensor layer and its operations.

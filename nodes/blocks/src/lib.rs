@@ -1,0 +1,1 @@
+//! Layers and text machinery that two models share.

@@ -1,0 +1,1 @@
+//! What a model author implements and an engine promises.

@@ -1,0 +1,1 @@
+//! The machinery around a model's compute: batching contract, KV pages, sampling.

@@ -1,0 +1,1 @@
+//! Weight packages: fetching, verifying, converting and reading them.

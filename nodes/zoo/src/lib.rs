@@ -1,0 +1,1 @@
+//! The models this build serves, one line each.

@@ -1,0 +1,1 @@
+//! Stories that must hold, and the benchmarks.

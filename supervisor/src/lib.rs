@@ -1,0 +1,1 @@
+//! Supervision of actors, generic.
