@@ -117,7 +117,12 @@ pub fn write_safetensors<'a>(
     if let Some(q) = tensors.iter().find(|t| matches!(t.dtype, DType::GgmlQ(_))) {
         return Err(Flaw::Unsupported(format!("writing {:?} as {:?}", q.name, q.dtype)).at(path, Format::Safetensors));
     }
+    // The writer puts a private file in place; give it the permissions that the user's umask asks for.
+    let permissions = std::fs::File::create(path).and_then(|file| file.metadata()).map(|meta| meta.permissions());
+    let permissions = permissions.map_err(WeightsError::io(path))?;
     let named = tensors.iter().map(|t| (t.name.clone(), *t));
     ::safetensors::serialize_to_file(named, None, path)
-        .map_err(|error| WeightsError::Io { path: path.to_path_buf(), source: std::io::Error::other(error) })
+        .map_err(std::io::Error::other)
+        .and_then(|()| std::fs::set_permissions(path, permissions))
+        .map_err(WeightsError::io(path))
 }
