@@ -2,6 +2,8 @@
 
 mod flatten;
 mod streams;
+#[cfg(test)]
+mod tests;
 mod wiring;
 
 use std::sync::Arc;

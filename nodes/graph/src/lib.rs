@@ -7,7 +7,7 @@
 //! opaque `V`; stream items don't pass through it at all.
 //!
 //! - [`GraphBuilder`] takes nodes, partitions, [`Stream`]s and walks made of [`Section`]s, and builds
-//!   an immutable [`Graph`], or reports every problem of it at once.
+//!   an immutable [`Graph`], or reports every problem of it at once; [`draw`] draws it.
 //! - [`Cursor`] takes what came of each firing and says what to do next.
 //! - [`ChunkPolicy`] and [`ChunkCutter`] say which items of a stream to hand over.
 //!
@@ -60,6 +60,7 @@
 mod builder;
 mod chunk;
 mod cursor;
+pub mod draw;
 mod graph;
 mod layout;
 mod names;
