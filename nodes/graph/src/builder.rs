@@ -10,9 +10,12 @@ use std::sync::Arc;
 
 use indexmap::{IndexMap, IndexSet};
 
+use crate::chunk::AtEnd;
 use crate::graph::{Graph, GraphLoop, GraphStep, GraphWalk, StepInput};
 use crate::layout::Layout;
-use crate::names::{ComponentId, KeptName, LoopIx, NodeName, PartitionName, Port, StreamIx, WalkIx, WalkName};
+use crate::names::{
+    ComponentId, KeptName, LoopIx, NodeName, PartitionName, Port, StreamIx, StreamName, WalkIx, WalkName,
+};
 use crate::problems::{GraphProblems, ProblemKind, Problems};
 use crate::section::{Fragment, Section, Source, Target};
 use crate::stream::Stream;
@@ -135,11 +138,11 @@ impl GraphBuilder {
             }
         }
         let loops = graph.loops.len();
-        let layout = wiring::lay_out(&flat, &path, loops, problems);
+        let mut layout = wiring::lay_out(&flat, &path, loops, problems);
         let walk = WalkIx::at(graph.walks.len());
         add_loops(graph, &flat, walk);
         let first_step = graph.steps.len();
-        add_steps(graph, &flat, &layout, walk, loops, problems);
+        add_steps(graph, &flat, &mut layout, (walk, loops), problems);
         let sources = || flat.steps.iter().flat_map(|step| &step.step.sources);
         let targets = || flat.steps.iter().flat_map(|step| &step.step.targets);
         graph.walks.insert(
@@ -191,7 +194,7 @@ impl GraphBuilder {
         partitions
     }
 
-    fn unique_streams(&self, problems: &mut Problems) -> IndexMap<crate::StreamName, Stream> {
+    fn unique_streams(&self, problems: &mut Problems) -> IndexMap<StreamName, Stream> {
         let mut streams = IndexMap::new();
         for stream in &self.streams {
             if streams.insert(stream.name.clone(), stream.clone()).is_some() {
@@ -246,14 +249,13 @@ fn add_loops(graph: &mut Graph, flat: &FlatWalk, walk: WalkIx) {
 fn add_steps(
     graph: &mut Graph,
     flat: &FlatWalk,
-    layout: &Layout,
-    walk: WalkIx,
-    first_loop: usize,
+    layout: &mut Layout,
+    (walk, first_loop): (WalkIx, usize),
     problems: &mut Problems,
 ) {
     for (index, flat_step) in flat.steps.iter().enumerate() {
         let step = &flat_step.step;
-        let mut find = |port: &Port, name: &crate::StreamName| {
+        let mut find = |port: &Port, name: &StreamName| {
             let found = graph.streams.get_index_of(name).map(StreamIx::at);
             if found.is_none() {
                 let text = format!("port `{port}`: stream `{name}` is not declared");
@@ -265,12 +267,13 @@ fn add_steps(
             Source::Stream(name) => find(port, name),
             _ => None,
         });
-        let stream_inputs = stream_inputs.collect();
+        let stream_inputs: Vec<_> = stream_inputs.collect();
         let stream_outputs = step.targets.iter().filter_map(|(port, target)| match target {
             Target::Stream(name) => find(port, name),
             _ => None,
         });
         let stream_outputs = stream_outputs.collect();
+        layout.steps[index].consumes = stream_inputs.iter().any(|(_, ix)| graph.stream(*ix).at_end == AtEnd::Last);
         let slots = &layout.slots[layout.steps[index].slots.clone()];
         graph.steps.push(GraphStep {
             name: step.name.clone(),

@@ -51,6 +51,8 @@ pub(crate) struct Repeats {
 pub(crate) struct StepLayout {
     pub(crate) scope: usize,
     pub(crate) slots: Range<usize>,
+    /// It takes chunks of a stream that ends.
+    pub(crate) consumes: bool,
     pub(crate) outputs: Vec<Output>,
     /// Signals that end a scope.
     pub(crate) stops: Vec<(Port, usize)>,

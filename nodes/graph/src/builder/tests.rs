@@ -54,7 +54,9 @@ fn unknown_and_duplicate_names_are_reported_together() {
         .walk("mars", "far", repeat("l", 2, repeat("l", 2, step("a", "x"))))
         .release("w", "lost")
         .release("gone", "lost");
-    check_built(&builder, expect![[r#"
+    check_built(
+        &builder,
+        expect![[r#"
         Duplicate: node `a`: declared for component `component.a` and again for `other`
         Duplicate: partition `p`: declared twice
         Duplicate: stream `s`: declared twice
@@ -73,7 +75,8 @@ fn unknown_and_duplicate_names_are_reported_together() {
         Unknown: stream `s`: partition `q` is not declared
         Stream: stream `s`: has no producer
         Stream: stream `s`: has no consumer
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -103,11 +106,14 @@ fn edges_run_forwards_and_feed_an_input_once() {
         "#]],
     );
     let twice = step("a", "x").input("i").back("o", "b.x", "i").then(step("b", "x").back("o", "b.x", "i"));
-    check(repeat("l", 2, twice.wire("a.x", "o", Target::step("b.x", "i"))), expect![[r#"
+    check(
+        repeat("l", 2, twice.wire("a.x", "o", Target::step("b.x", "i"))),
+        expect![[r#"
         FedTwice: walk `w` / loop `l` / step `b.x` / input `i`: a loop-back feeds it, and so does an edge of the same iteration
         FedTwice: walk `w` / loop `l` / step `b.x` / input `i`: two loop-backs of one loop feed it
         NeverFed: walk `w` / loop `l` / step `b.x`: input `i` is fed by a loop-back only, never in the first iteration
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -117,11 +123,14 @@ fn steps_that_can_never_fire_are_reported_with_those_that_wait_for_them() {
         step("b", "x").to("o", "c.x", "i"),
         step("c", "x").back("o", "b.x", "state").to("o", "d.x", "i"),
     ]);
-    check(repeat("l", 2, body).then(step("d", "x")), expect![[r#"
+    check(
+        repeat("l", 2, body).then(step("d", "x")),
+        expect![[r#"
         NeverFed: walk `w` / loop `l` / step `b.x`: input `state` is fed by a loop-back only, never in the first iteration
         Unreachable: walk `w` / loop `l` / step `c.x`: can't fire, because step `b.x` can't
         Unreachable: walk `w` / step `d.x`: can't fire, because step `c.x` can't
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -182,7 +191,9 @@ fn streams_join_two_partitions_with_one_node_at_either_end() {
                 step("c", "y").stream_in("i", "good").stream_in("j", "two").stream_in("k", "wrong").into(),
             ]),
         );
-    check_built(&builder, expect![[r#"
+    check_built(
+        &builder,
+        expect![[r#"
         Chunk: stream `own`: chunks of zero items
         Stream: stream `own`: stays within partition `p`
         Chunk: stream `two`: a left context of 5 exceeds the chunk of 4
@@ -193,7 +204,8 @@ fn streams_join_two_partitions_with_one_node_at_either_end() {
         Chunk: stream `poor`: a credit of 27 items never lets a chunk of 28 arrive
         Stream: stream `poor`: has no consumer
         Bound: walk `third` / loop `l`: runs until a stream ends, but no step in it takes a stream that ends
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -231,7 +243,8 @@ fn ports_are_compared_with_what_components_declare() {
         Ports: walk `w` / step `a.x`: op `x` of component `component.a` has no output `o`
         Ports: walk `w` / step `a.x`: op `x` of component `component.a` has no signal `eos`
         Unknown: walk `w` / step `c.x`: component `component.c` has no op `x`
-    "#]].assert_eq(&show(&problems.expect_err("components and graph differ")));
+    "#]]
+    .assert_eq(&show(&problems.expect_err("components and graph differ")));
 }
 
 /// A transcriber as its model exports it.
@@ -261,8 +274,11 @@ fn fragments_are_included_twice_and_wired_from_outside() {
 
     let section = fragment().section.wire("mouth.say", "o", Target::Client(Modality::Audio)).open("ears.decode", "i");
     builder.walk("p", "v", section);
-    check_built(&builder, expect![[r#"
+    check_built(
+        &builder,
+        expect![[r#"
         Unknown: walk `v`: step `mouth.say` is wired, but isn't in the section
         Unknown: walk `v` / loop `words` / step `ears.decode`: input `i` is to be opened, but has no source
-    "#]]);
+    "#]],
+    );
 }

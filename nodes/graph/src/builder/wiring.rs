@@ -176,6 +176,7 @@ impl<'a> Wiring<'a> {
             layout.steps.push(StepLayout {
                 scope: flat.scope,
                 slots: first_slot..layout.slots.len(),
+                consumes: false,
                 outputs: Vec::new(),
                 stops: stops(self.flat, flat, problems),
             });

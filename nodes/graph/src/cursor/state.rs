@@ -35,7 +35,7 @@ struct ScopeState {
     /// Steps and loops of this iteration that are not over.
     remaining: u32,
     stopping: bool,
-    /// A step fired in this iteration.
+    /// A step fired in this iteration; in a loop over a stream, one that consumes it.
     fired: bool,
     /// A step fired in any iteration.
     begun: bool,
@@ -230,6 +230,7 @@ impl<V: Clone> State<V> {
     fn fire(&mut self, walk: &GraphWalk, step: usize, commands: &mut Commands<V>) {
         let layout = &walk.layout;
         let mut scope = layout.steps[step].scope;
+        let consumes = layout.steps[step].consumes;
         let depth = layout.scopes[scope].depth;
         let mut inputs = Vec::with_capacity(layout.steps[step].slots.len());
         for slot in &layout.slots[layout.steps[step].slots.clone()] {
@@ -252,8 +253,9 @@ impl<V: Clone> State<V> {
         let step = StepIx::at(walk.first_step + step);
         commands.push(Command::Fire(Fire { firing, step, iteration, inputs }));
         loop {
-            self.scopes[scope].fired = true;
-            self.scopes[scope].begun = true;
+            let state = &mut self.scopes[scope];
+            state.fired |= consumes || state.bound.is_some();
+            state.begun = true;
             if scope == 0 {
                 return;
             }
