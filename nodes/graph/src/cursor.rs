@@ -16,6 +16,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::graph::Graph;
+use crate::layout::{Cell, Origin};
 use crate::names::{KeptName, LoopName, Modality, Port, StepIx, StepName, WalkIx, WalkName};
 use crate::section::{Bound, Ends};
 use state::State;
@@ -51,7 +52,7 @@ pub enum Input<V> {
 pub struct Iteration(Vec<u32>);
 
 /// A step to fire.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fire<V> {
     /// The firing, to be named in its [`Done`].
     pub firing: FiringId,
@@ -64,7 +65,7 @@ pub struct Fire<V> {
 }
 
 /// What came of a firing.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Done<V> {
     /// The firing.
     pub firing: FiringId,
@@ -79,7 +80,8 @@ pub struct Done<V> {
 }
 
 /// What to do next.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Command<V> {
     /// Fire a step. With a stream input, it runs when its next chunk is there.
     Fire(Fire<V>),
@@ -317,14 +319,13 @@ fn offers<V: Clone>(
     inputs: Vec<(Port, V)>,
     kept: &dyn Fn(&KeptName) -> Option<V>,
 ) -> Result<Vec<Option<V>>, CursorError> {
-    use crate::layout::Origin;
     let walk = graph.walk(walk);
     for (index, (port, _)) in inputs.iter().enumerate() {
         if !walk.inputs.contains(port) || inputs[..index].iter().any(|(first, _)| first == port) {
             return Err(CursorError::UnknownInput { walk: walk.name.clone(), port: port.clone() });
         }
     }
-    let offer = |cell: &crate::layout::Cell| {
+    let offer = |cell: &Cell| {
         let optional = walk.layout.slots[cell.slot].optional;
         match &cell.origin {
             Origin::Edge | Origin::Back => Ok(None),
