@@ -124,3 +124,23 @@ fn every_walk_finds_each_component_in_exactly_one_place() {
     let rank = |walk| deployment.placement("smollm2.llm", "voice", walk).unwrap().rank.as_str();
     assert_eq!((rank("converse"), rank("chat")), ("gpu", "cpu1"));
 }
+
+#[test]
+fn damaged_files_are_reported_inside_their_lines_and_never_panic() {
+    let catalogue = catalogue();
+    for path in [files("deployments"), files("tests/fixtures/config/good")].concat() {
+        let text = fs::read_to_string(&path).unwrap();
+        let mut refused = 0;
+        for (at, found) in text.char_indices().step_by(5) {
+            let replacement = ['"', '=', 'x', '9', '[', '\u{fc}'][at % 6];
+            let damaged = [&text[..at], &replacement.to_string(), &text[at + found.len_utf8()..]].concat();
+            if let Err(report) = Deployment::parse("damaged.toml", &damaged, &catalogue) {
+                refused += 1;
+                let lines = damaged.lines().count();
+                assert!(!report.problems.is_empty());
+                assert!(report.problems.iter().all(|p| (1..=lines + 1).contains(&p.line) && p.column > 0), "{report}");
+            }
+        }
+        assert!(refused > 0, "{}", path.display());
+    }
+}

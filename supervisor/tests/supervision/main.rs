@@ -7,3 +7,4 @@ mod health;
 mod restarts;
 mod stage;
 mod starts;
+mod story;

@@ -163,6 +163,11 @@ impl Stage {
         self.log.cell(child)
     }
 
+    /// Returns a child's actor, as far as the observer knows, while it has one.
+    pub(crate) fn live(&self, child: &str) -> Option<ActorCell> {
+        self.log.0.lock().unwrap().cells.get(child).cloned()
+    }
+
     /// Tells a child something it does not survive and waits for its end, then until the tree rests.
     pub(crate) async fn crash(&self, child: &str, order: Order) -> Snapshot {
         let cell = self.cell(child);
