@@ -1,0 +1,182 @@
+//! Sixteen `f32` lanes, one vocabulary for every tier. A kernel is written once against [`Isa`] and compiled per
+//! tier: its body is `#[inline(always)]` and ends up inside a function that has the tier's target features.
+
+use half::bf16;
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod avx2;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod avx512;
+mod portable;
+pub(crate) use portable::Portable;
+
+/// Lanes of a vector, on every tier: reductions have the same tree everywhere.
+pub(crate) const LANES: usize = 16;
+
+/// One tier's lanes. A value is the proof that this machine has the tier's instructions.
+pub(crate) trait Isa: Copy {
+    /// Sixteen lanes.
+    type V: Copy;
+    /// Rows of a linear tile whose sums fit the registers.
+    const TILE_ROWS: usize;
+    /// Whether there are registers for several panels beside several rows.
+    const WIDE: bool;
+
+    fn splat(self, x: f32) -> Self::V;
+    fn load(self, x: &[f32; LANES]) -> Self::V;
+    fn load_bf16(self, x: &[bf16; LANES]) -> Self::V;
+    fn store(self, v: Self::V, out: &mut [f32; LANES]);
+    fn add(self, a: Self::V, b: Self::V) -> Self::V;
+    fn sub(self, a: Self::V, b: Self::V) -> Self::V;
+    fn mul(self, a: Self::V, b: Self::V) -> Self::V;
+    fn div(self, a: Self::V, b: Self::V) -> Self::V;
+    /// `a * b + c`, rounded once where the tier has FMA.
+    fn fma(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V;
+    /// `if a > b { a } else { b }`: `b` when either is not a number.
+    fn max(self, a: Self::V, b: Self::V) -> Self::V;
+    /// `if a < b { a } else { b }`: `b` when either is not a number.
+    fn min(self, a: Self::V, b: Self::V) -> Self::V;
+    /// The nearest integer, ties to even.
+    fn round(self, v: Self::V) -> Self::V;
+    /// 2 to an integral power between -126 and 127.
+    fn pow2(self, n: Self::V) -> Self::V;
+    /// `if a < b { yes } else { no }`.
+    fn where_lt(self, a: Self::V, b: Self::V, yes: Self::V, no: Self::V) -> Self::V;
+
+    /// Loads up to sixteen elements and fills the rest.
+    #[inline(always)]
+    fn load_part(self, x: &[f32], fill: f32) -> Self::V {
+        match x.first_chunk() {
+            Some(whole) => self.load(whole),
+            None => {
+                let mut lanes = [fill; LANES];
+                lanes[..x.len()].copy_from_slice(x);
+                self.load(&lanes)
+            }
+        }
+    }
+
+    /// Stores the first `out.len()` lanes, at most sixteen.
+    #[inline(always)]
+    fn store_part(self, v: Self::V, out: &mut [f32]) {
+        match out.first_chunk_mut() {
+            Some(whole) => self.store(v, whole),
+            None => {
+                let lanes = self.lanes(v);
+                out.copy_from_slice(&lanes[..out.len()]);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn lanes(self, v: Self::V) -> [f32; LANES] {
+        let mut lanes = [0.0; LANES];
+        self.store(v, &mut lanes);
+        lanes
+    }
+
+    /// The sum of the lanes, as a fixed tree.
+    #[inline(always)]
+    fn sum(self, v: Self::V) -> f32 {
+        let mut lanes = self.lanes(v);
+        let mut half = LANES / 2;
+        while half > 0 {
+            for i in 0..half {
+                lanes[i] += lanes[i + half];
+            }
+            half /= 2;
+        }
+        lanes[0]
+    }
+
+    /// The greatest lane that is a number.
+    #[inline(always)]
+    fn greatest(self, v: Self::V) -> f32 {
+        self.lanes(v).into_iter().fold(f32::NEG_INFINITY, f32::max)
+    }
+}
+
+/// A computation that is compiled once per tier. `run` is `#[inline(always)]` in every implementation.
+pub(crate) trait Kernel {
+    type Out;
+    fn run<I: Isa>(self, isa: I) -> Self::Out;
+}
+
+/// An element type that widens to `f32` lanes: the weights and the KV cache.
+pub(crate) trait Lanes: crate::Element {
+    fn load<I: Isa>(isa: I, x: &[Self; LANES]) -> I::V;
+    fn wide(self) -> f32;
+    fn narrow(x: f32) -> Self;
+}
+
+impl Lanes for f32 {
+    #[inline(always)]
+    fn load<I: Isa>(isa: I, x: &[Self; LANES]) -> I::V {
+        isa.load(x)
+    }
+
+    #[inline(always)]
+    fn wide(self) -> f32 {
+        self
+    }
+
+    #[inline(always)]
+    fn narrow(x: f32) -> Self {
+        x
+    }
+}
+
+impl Lanes for bf16 {
+    #[inline(always)]
+    fn load<I: Isa>(isa: I, x: &[Self; LANES]) -> I::V {
+        isa.load_bf16(x)
+    }
+
+    #[inline(always)]
+    fn wide(self) -> f32 {
+        self.to_f32()
+    }
+
+    #[inline(always)]
+    fn narrow(x: f32) -> Self {
+        Self::from_f32(x)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::on_every_tier;
+
+    struct Probe;
+
+    impl Kernel for Probe {
+        type Out = ();
+
+        #[inline(always)]
+        fn run<I: Isa>(self, isa: I) {
+            let up: [f32; LANES] = std::array::from_fn(|i| i as f32 - 7.5);
+            let (a, two) = (isa.load(&up), isa.splat(2.0));
+            assert_eq!(isa.lanes(isa.fma(a, two, two)), up.map(|x| x * 2.0 + 2.0));
+            assert_eq!(isa.lanes(isa.sub(isa.add(a, two), isa.mul(a, two))), up.map(|x| 2.0 - x));
+            assert_eq!(isa.lanes(isa.div(a, two)), up.map(|x| x / 2.0));
+            assert_eq!(isa.lanes(isa.max(a, two)), up.map(|x| x.max(2.0)));
+            assert_eq!(isa.lanes(isa.min(a, two)), up.map(|x| x.min(2.0)));
+            assert_eq!(isa.lanes(isa.round(a)), up.map(f32::round_ties_even));
+            assert_eq!(isa.lanes(isa.where_lt(a, two, two, a)), up.map(|x| if x < 2.0 { 2.0 } else { x }));
+            assert_eq!(isa.lanes(isa.load_bf16(&up.map(bf16::from_f32))), up);
+            let powers = isa.lanes(isa.pow2(isa.round(a)));
+            assert_eq!(powers, up.map(|x| x.round_ties_even().exp2()));
+            assert_eq!((isa.sum(a), isa.greatest(a)), (0.0, 7.5));
+            assert!(isa.lanes(isa.max(two, isa.splat(f32::NAN)))[0].is_nan());
+            let mut out = [0.0; 3];
+            isa.store_part(isa.load_part(&[1.0, 2.0], 9.0), &mut out);
+            assert_eq!(out, [1.0, 2.0, 9.0]);
+        }
+    }
+
+    #[test]
+    fn lanes_compute_the_same_numbers_on_every_tier() {
+        on_every_tier(|cx| cx.cpu_for("probe").unwrap().launch(Probe));
+    }
+}

@@ -1,0 +1,32 @@
+//! The operations. Each file holds one: its interface, its kernels, and tests against a plain reference, of its bits in
+//! any batch, and of its refusals.
+
+mod activation;
+mod attention;
+mod conv1d;
+mod elementwise;
+mod embedding;
+mod kv;
+mod linear;
+mod mel;
+mod norm;
+mod pick;
+mod rope;
+mod rows;
+mod softmax;
+mod stft;
+
+pub use activation::{gelu_erf, gelu_tanh, relu, sigmoid, silu, silu_mul};
+pub use attention::{AttnRow, AttnSpan, Reach, attention, paged_attention};
+pub use conv1d::{Conv1d, DepthwiseConv1d, Taps, conv1d, depthwise_conv1d, pack_conv1d, pack_depthwise_conv1d};
+pub use elementwise::{add, add_channels, mul, mul_channels, scale};
+pub use embedding::embedding;
+pub use kv::{KvPages, KvRow, KvSize, PAGE_TOKENS};
+pub use linear::{Activation, Epilogue, PackedLinear, Precision, linear, linear_with, pack_linear};
+pub use mel::{LogMel, MEL_HOP, MEL_N_FFT};
+pub use norm::{Gain, layer_norm, rms_norm};
+pub use pick::{TopK, argmax, top_k};
+pub use rope::{RopeAngles, RopePairs, rope};
+pub use rows::{columns, concat_columns, concat_rows, take_rows, transpose};
+pub use softmax::{log_softmax, softmax};
+pub use stft::{Edges, Stft, hann};

@@ -1,0 +1,273 @@
+//! Keys and values of past tokens, in pages of sixteen tokens.
+//!
+//! Per layer, page and head, keys lie as `[width][16 tokens]`, so that sixteen scores are sixteen lanes, and values as
+//! `[16 tokens][width]`, so that an output's lanes are sixteen elements.
+
+use std::ops::Range;
+
+use half::bf16;
+
+use crate::cx::Cpu;
+use crate::error::{below, need};
+use crate::isa::{LANES, Lanes};
+use crate::pool::Disjoint;
+use crate::{Cx, DType, KernelError, Tensor};
+
+/// Tokens of a page.
+pub const PAGE_TOKENS: usize = LANES;
+
+/// The extents of a [`KvPages`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KvSize {
+    /// Layers; each page holds its tokens for all of them.
+    pub layers: usize,
+    /// Pages.
+    pub pages: usize,
+    /// Key-value heads.
+    pub heads: usize,
+    /// Elements of a head.
+    pub head_dim: usize,
+}
+
+/// Keys and values of the layers of one model; the number of pages is fixed.
+#[derive(Debug)]
+pub struct KvPages {
+    size: KvSize,
+    keys: Tensor,
+    values: Tensor,
+}
+
+/// New tokens of one sequence: rows `rows` of the batch go to positions `first..`.
+#[derive(Clone, Debug)]
+pub struct KvRow<'a> {
+    /// The tokens' rows in the batch.
+    pub rows: Range<usize>,
+    /// The sequence's pages, in the order of its tokens.
+    pub table: &'a [u32],
+    /// The position of the first token.
+    pub first: usize,
+}
+
+// --- impl KvSize ---
+
+impl KvSize {
+    /// Elements of a value as stored: whole vectors.
+    pub(super) fn padded(&self) -> usize {
+        self.head_dim.next_multiple_of(LANES)
+    }
+
+    /// Elements of one head's keys in one page.
+    pub(super) fn key_run(&self) -> usize {
+        self.head_dim * LANES
+    }
+
+    /// Elements of one head's values in one page.
+    pub(super) fn value_run(&self) -> usize {
+        self.padded() * LANES
+    }
+}
+
+// --- impl KvPages ---
+
+impl KvPages {
+    /// Makes zeroed pages of `f32` or `bf16`.
+    pub fn new(size: KvSize, dtype: DType) -> Result<Self, KernelError> {
+        if dtype != DType::F32 && dtype != DType::BF16 {
+            return Err(KernelError::DType { op: "kv_pages", want: DType::F32, got: dtype });
+        }
+        let keys = Tensor::zeros(dtype, [size.layers, size.pages, size.heads, size.head_dim, LANES])?;
+        let values = Tensor::zeros(dtype, [size.layers, size.pages, size.heads, LANES, size.padded()])?;
+        Ok(Self { size, keys, values })
+    }
+
+    /// Returns the extents.
+    pub fn size(&self) -> KvSize {
+        self.size
+    }
+
+    /// Returns the element type.
+    pub fn dtype(&self) -> DType {
+        self.keys.dtype()
+    }
+
+    /// Returns the bytes held.
+    pub fn bytes(&self) -> usize {
+        self.keys.bytes().len() + self.values.bytes().len()
+    }
+
+    /// Stores keys and values, `[rows, heads, head_dim]` each, of one layer at the positions that `rows` name.
+    pub fn append(
+        &mut self,
+        cx: &Cx,
+        layer: usize,
+        (k, v): (&Tensor, &Tensor),
+        rows: &[KvRow<'_>],
+    ) -> Result<(), KernelError> {
+        let cpu = cx.cpu_for("kv_append")?;
+        below("kv_append", "layer", layer, self.size.layers)?;
+        let fits = k.shape().rank() == 3 && k.dims()[1..] == [self.size.heads, self.size.head_dim];
+        let rule = "k and v are [rows, heads, head_dim] of the pages";
+        need(fits && k.shape() == v.shape(), "kv_append", rule, &[k.shape(), v.shape()])?;
+        let slots = self.slots(k.dims()[0], rows)?;
+        let (k, v) = (k.f32s()?, v.f32s()?);
+        match self.dtype() {
+            DType::BF16 => self.write::<bf16>(cpu, layer, (k, v), &slots),
+            _ => self.write::<f32>(cpu, layer, (k, v), &slots),
+        }
+    }
+
+    /// Copies page `from` to page `to`, in all layers.
+    pub fn copy_page(&mut self, from: u32, to: u32) -> Result<(), KernelError> {
+        below("kv_copy_page", "from", from as usize, self.size.pages)?;
+        below("kv_copy_page", "to", to as usize, self.size.pages)?;
+        let pages = self.size.pages;
+        for (store, run) in [(&mut self.keys, self.size.key_run()), (&mut self.values, self.size.value_run())] {
+            let page = run * self.size.heads;
+            for layer in 0..self.size.layers {
+                let (from, to) = ((layer * pages + from as usize) * page, (layer * pages + to as usize) * page);
+                match store.dtype() {
+                    DType::BF16 => store.as_mut_slice::<bf16>()?.copy_within(from..from + page, to),
+                    _ => store.as_mut_slice::<f32>()?.copy_within(from..from + page, to),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the slices of one layer: keys and values of all pages.
+    pub(super) fn layer<T: Lanes>(&self, layer: usize) -> Result<(&[T], &[T]), KernelError> {
+        let (keys, values) = (self.keys.as_slice::<T>()?, self.values.as_slice::<T>()?);
+        let (k, v) = (self.keys_per_layer(), self.values_per_layer());
+        Ok((&keys[layer * k..][..k], &values[layer * v..][..v]))
+    }
+
+    fn keys_per_layer(&self) -> usize {
+        self.size.pages * self.size.heads * self.size.key_run()
+    }
+
+    fn values_per_layer(&self) -> usize {
+        self.size.pages * self.size.heads * self.size.value_run()
+    }
+
+    /// Resolves rows of the batch to (row, page, place in the page); refuses what is out of range or named twice.
+    fn slots(&self, count: usize, rows: &[KvRow<'_>]) -> Result<Vec<(usize, usize, usize)>, KernelError> {
+        let mut slots = Vec::with_capacity(count);
+        for part in rows {
+            below("kv_append", "row", part.rows.end, count + 1)?;
+            for (i, row) in part.rows.clone().enumerate() {
+                let position = part.first + i;
+                let entry = position / PAGE_TOKENS;
+                below("kv_append", "page of the table", entry, part.table.len())?;
+                let page = part.table[entry] as usize;
+                below("kv_append", "page", page, self.size.pages)?;
+                slots.push((row, page, position % PAGE_TOKENS));
+            }
+        }
+        Ok(slots)
+    }
+
+    /// One task per head: heads never share a run, whatever the slots say.
+    fn write<T: Lanes>(
+        &mut self,
+        cpu: Cpu<'_>,
+        layer: usize,
+        (k, v): (&[f32], &[f32]),
+        slots: &[(usize, usize, usize)],
+    ) -> Result<(), KernelError> {
+        let (size, key_layer, value_layer) = (self.size, self.keys_per_layer(), self.values_per_layer());
+        let keys = Disjoint::new(&mut self.keys.as_mut_slice::<T>()?[layer * key_layer..][..key_layer]);
+        let values = Disjoint::new(&mut self.values.as_mut_slice::<T>()?[layer * value_layer..][..value_layer]);
+        let width = size.head_dim;
+        let one_head = |head: usize| {
+            for &(row, page, token) in slots {
+                let run = page * size.heads + head;
+                // SAFETY: runs of different heads are disjoint, and a head is one task.
+                let (keys, values) = unsafe {
+                    (
+                        keys.part(run * size.key_run(), size.key_run()),
+                        values.part(run * size.value_run() + token * size.padded(), width),
+                    )
+                };
+                let at = (row * size.heads + head) * width;
+                for (out, &x) in keys[token..].iter_mut().step_by(LANES).zip(&k[at..][..width]) {
+                    *out = T::narrow(x);
+                }
+                for (out, &x) in values.iter_mut().zip(&v[at..][..width]) {
+                    *out = T::narrow(x);
+                }
+            }
+        };
+        if slots.len() * size.heads * width < 8_192 {
+            (0..size.heads).for_each(one_head);
+        } else {
+            cpu.pool.each(size.heads, one_head);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::random;
+
+    const SIZE: KvSize = KvSize { layers: 2, pages: 4, heads: 3, head_dim: 20 };
+
+    #[test]
+    fn tokens_land_at_their_place_whatever_their_pages() {
+        let cx = Cx::with_threads(2).unwrap();
+        let (k, v) = (random(1, [18, 3, 20]), random(2, [18, 3, 20]));
+        for dtype in [DType::F32, DType::BF16] {
+            let mut pages = KvPages::new(SIZE, dtype).unwrap();
+            let row = KvRow { rows: 0..18, table: &[3, 1], first: 5 };
+            pages.append(&cx, 1, (&k, &v), &[row]).unwrap();
+            let (keys, values) = (pages.keys.to_f32().unwrap(), pages.values.to_f32().unwrap());
+            let (k, v) = match dtype {
+                DType::BF16 => (k.to_bf16().unwrap().to_f32().unwrap(), v.to_bf16().unwrap().to_f32().unwrap()),
+                _ => (k.clone(), v.clone()),
+            };
+            for (row, head, i) in [(0, 0, 0), (10, 2, 19), (11, 1, 7), (17, 0, 3)] {
+                let (page, token) = ([3, 1][(5 + row) / 16], (5 + row) % 16);
+                let run = (4 + page) * 3 + head;
+                let source = (row * 3 + head) * 20 + i;
+                assert_eq!(keys.f32s().unwrap()[(run * 20 + i) * 16 + token], k.f32s().unwrap()[source]);
+                assert_eq!(values.f32s().unwrap()[(run * 16 + token) * 32 + i], v.f32s().unwrap()[source]);
+            }
+        }
+    }
+
+    #[test]
+    fn a_copied_page_holds_the_same_tokens() {
+        let cx = Cx::with_threads(1).unwrap();
+        let (k, v) = (random(1, [16, 3, 20]), random(2, [16, 3, 20]));
+        let mut pages = KvPages::new(SIZE, DType::F32).unwrap();
+        for (layer, page) in [(0, 0), (1, 0)] {
+            pages.append(&cx, layer, (&k, &v), &[KvRow { rows: 0..16, table: &[page], first: 0 }]).unwrap();
+        }
+        pages.copy_page(0, 2).unwrap();
+        for layer in 0..2 {
+            let (keys, values) = pages.layer::<f32>(layer).unwrap();
+            assert_eq!(keys[..960], keys[2 * 960..][..960]);
+            assert_eq!(values[..1_536], values[2 * 1_536..][..1_536]);
+        }
+        assert!(pages.copy_page(0, 4).is_err());
+    }
+
+    #[test]
+    fn pages_positions_and_layers_out_of_range_are_refused() {
+        let cx = Cx::with_threads(1).unwrap();
+        let mut pages = KvPages::new(SIZE, DType::F32).unwrap();
+        let (k, v) = (random(1, [2, 3, 20]), random(2, [2, 3, 20]));
+        let refused: [(usize, KvRow<'_>); 4] = [
+            (2, KvRow { rows: 0..2, table: &[0], first: 0 }),
+            (0, KvRow { rows: 0..3, table: &[0], first: 0 }),
+            (0, KvRow { rows: 0..2, table: &[0], first: 15 }),
+            (0, KvRow { rows: 0..2, table: &[4], first: 0 }),
+        ];
+        for (layer, row) in refused {
+            assert!(pages.append(&cx, layer, (&k, &v), &[row]).is_err());
+        }
+        assert!(pages.append(&cx, 0, (&k, &random(3, [2, 3, 19])), &[]).is_err());
+        assert!(KvPages::new(SIZE, DType::U8).is_err());
+    }
+}
