@@ -1,1 +1,3 @@
-//! The product judged from outside.
+//! The product judged from outside: how the tree is built ([`tree`]), and in `tests/` what it does.
+
+pub mod tree;

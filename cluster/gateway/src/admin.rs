@@ -1,0 +1,90 @@
+//! The endpoints for operations: health, metrics, views, cancel, drain.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::{Method, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+
+use crate::{ApiError, Gateway};
+
+/// `GET /healthz`: the process lives.
+pub async fn alive() -> Json<serde_json::Value> {
+    Json(json!({"status": "alive"}))
+}
+
+/// `GET /health`: healthy when every node of every served walk has a live replica.
+pub async fn health(State(gateway): State<Arc<Gateway>>) -> Response {
+    readiness(&gateway, "healthy", "unhealthy")
+}
+
+/// `GET /readyz`: walks can be served.
+pub async fn ready(State(gateway): State<Arc<Gateway>>) -> Response {
+    readiness(&gateway, "ready", "not ready")
+}
+
+fn readiness(gateway: &Gateway, good: &str, bad: &str) -> Response {
+    let problems = gateway.operations.readiness().problems;
+    if problems.is_empty() {
+        return Json(json!({"status": good})).into_response();
+    }
+    (StatusCode::SERVICE_UNAVAILABLE, Json(json!({"status": bad, "problems": problems}))).into_response()
+}
+
+/// `GET /metrics`: Prometheus text.
+pub async fn metrics(State(gateway): State<Arc<Gateway>>) -> Response {
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], gateway.operations.metrics()).into_response()
+}
+
+/// `GET /admin/cluster`: ranks, nodes, incarnations, queues, KV use.
+pub async fn cluster(State(gateway): State<Arc<Gateway>>) -> Json<serde_json::Value> {
+    Json(gateway.operations.cluster())
+}
+
+/// `GET /admin/requests/{id}`: where a request's walker stands.
+pub async fn request(State(gateway): State<Arc<Gateway>>, Path(id): Path<String>) -> Result<Response, ApiError> {
+    match gateway.ingress.position(&id).await {
+        Some(position) => Ok(Json(position).into_response()),
+        None => Err(no_such_request(&id)),
+    }
+}
+
+/// `DELETE /v1/requests/{id}`: cancels a running request.
+pub async fn cancel(State(gateway): State<Arc<Gateway>>, Path(id): Path<String>) -> Result<Response, ApiError> {
+    if gateway.ingress.cancel(&id) {
+        Ok(Json(json!({"id": id, "cancelled": true})).into_response())
+    } else {
+        Err(no_such_request(&id))
+    }
+}
+
+/// `POST /admin/drain`: no new requests; running ones end.
+pub async fn drain(State(gateway): State<Arc<Gateway>>) -> Json<serde_json::Value> {
+    gateway.operations.drain();
+    Json(json!({"status": "draining"}))
+}
+
+fn no_such_request(id: &str) -> ApiError {
+    ApiError::new(StatusCode::NOT_FOUND, "request_not_found", format!("no request {id:?} is running")).at("id")
+}
+
+/// Answers a path that is not served.
+pub async fn no_such_route(uri: Uri) -> ApiError {
+    ApiError::new(StatusCode::NOT_FOUND, "no_such_endpoint", format!("{} is not an endpoint of this server", uri.path()))
+        .at("path")
+}
+
+/// Answers a method that a path does not take.
+pub async fn wrong_method(method: Method, uri: Uri) -> ApiError {
+    let message = format!("{} does not take {method}", uri.path());
+    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "wrong_method", message).at("method")
+}
+
+/// Answers after a handler panicked; the server goes on.
+pub fn panicked(_panic: Box<dyn Any + Send>) -> Response {
+    tracing::error!("a request handler panicked");
+    ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the server made a mistake").into_response()
+}

@@ -1,0 +1,66 @@
+//! API keys: compared in constant time, by their digests.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::{StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+use crate::{ApiError, Gateway};
+
+/// The keys that may call; with none, everybody may.
+#[derive(Clone, Default)]
+pub struct ApiKeys(Vec<[u8; 32]>);
+
+impl ApiKeys {
+    /// Returns the set of these keys. Only their digests are kept.
+    pub fn new<'a>(keys: impl IntoIterator<Item = &'a str>) -> Self {
+        Self(keys.into_iter().map(|key| Sha256::digest(key).into()).collect())
+    }
+
+    /// Returns whether a key is needed.
+    pub fn are_required(&self) -> bool {
+        !self.0.is_empty()
+    }
+
+    /// Returns whether the key is one of them. Takes the same time whichever it is.
+    pub fn admit(&self, key: &str) -> bool {
+        let digest: [u8; 32] = Sha256::digest(key).into();
+        self.0.iter().fold(subtle::Choice::from(0), |found, known| found | known.ct_eq(&digest)).into()
+    }
+}
+
+/// Lets requests through that carry a key, or all when no key is configured.
+pub async fn require_key(State(gateway): State<Arc<Gateway>>, request: Request, next: Next) -> Response {
+    if !gateway.keys.are_required() {
+        return next.run(request).await;
+    }
+    let value = request.headers().get(header::AUTHORIZATION).and_then(|v| v.to_str().ok());
+    match value.and_then(|v| v.strip_prefix("Bearer ")) {
+        Some(key) if gateway.keys.admit(key.trim()) => next.run(request).await,
+        Some(_) => unauthorized("the API key is not known here"),
+        None => unauthorized("an API key is needed: send it as Authorization: Bearer KEY"),
+    }
+}
+
+fn unauthorized(message: &str) -> Response {
+    let mut response = ApiError::new(StatusCode::UNAUTHORIZED, "invalid_api_key", message).into_response();
+    response.headers_mut().insert(header::WWW_AUTHENTICATE, header::HeaderValue::from_static("Bearer"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_known_keys_are_admitted() {
+        let keys = ApiKeys::new(["alpha", "beta"]);
+        assert!(keys.are_required() && keys.admit("alpha") && keys.admit("beta"));
+        assert!(!keys.admit("") && !keys.admit("alph") && !keys.admit("alphaa"));
+        assert!(!ApiKeys::default().are_required());
+    }
+}

@@ -1,0 +1,173 @@
+//! Reads request bodies within the deployment's limits: JSON, URL-encoded forms, multipart forms.
+
+use std::collections::BTreeMap;
+
+use axum::body::{Body, to_bytes};
+use axum::extract::{FromRequest, Multipart, Request};
+use axum::http::{HeaderMap, StatusCode, header};
+use bytes::Bytes;
+
+use crate::fields::parse_json;
+use crate::ApiError;
+
+/// A form as it came: plain fields by name, and uploads in order.
+#[derive(Debug, Default)]
+pub struct Form {
+    /// The plain fields. A field that comes twice keeps all its values.
+    pub fields: BTreeMap<String, Vec<String>>,
+    /// The uploads.
+    pub files: Vec<Upload>,
+}
+
+/// An uploaded file.
+#[derive(Debug)]
+pub struct Upload {
+    /// The form field it came in.
+    pub field: String,
+    /// Its name at the client, only a hint.
+    pub file_name: Option<String>,
+    /// Its content type as the client says.
+    pub content_type: Option<String>,
+    /// Its bytes.
+    pub bytes: Bytes,
+}
+
+/// Most fields and files in one form.
+const MAX_PARTS: usize = 64;
+
+/// Reads a JSON body of at most `limit` bytes.
+pub async fn read_json(request: Request, limit: usize) -> Result<serde_json::Value, ApiError> {
+    let kind = media_type(request.headers());
+    if !(kind == "application/json" || kind.ends_with("+json")) {
+        let message = format!("content type is {kind:?}; send application/json");
+        return Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message).at("body"));
+    }
+    parse_json(&read_bytes(request, limit).await?)
+}
+
+/// Reads a form, URL-encoded or multipart, of at most `limit` bytes.
+pub async fn read_form(request: Request, limit: usize) -> Result<Form, ApiError> {
+    match media_type(request.headers()).as_str() {
+        "application/x-www-form-urlencoded" => {
+            let bytes = read_bytes(request, limit).await?;
+            let pairs: Vec<(String, String)> = serde_urlencoded::from_bytes(&bytes)
+                .map_err(|error| ApiError::body(format!("is not an URL-encoded form: {error}")))?;
+            let mut form = Form::default();
+            for (name, value) in pairs {
+                form.fields.entry(name).or_default().push(value);
+            }
+            Ok(form)
+        }
+        "multipart/form-data" => read_multipart(request, limit).await,
+        other => {
+            let message = format!("content type is {other:?}; send multipart/form-data");
+            Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message).at("body"))
+        }
+    }
+}
+
+async fn read_multipart(request: Request, limit: usize) -> Result<Form, ApiError> {
+    refuse_announced(request.headers(), limit)?;
+    let malformed = |error: &dyn std::fmt::Display| ApiError::body(format!("is not a multipart form: {error}"));
+    // The limit of the whole body holds here: a part cannot be longer than what is left of it.
+    let mut multipart = Multipart::from_request(request, &()).await.map_err(|error| malformed(&error.body_text()))?;
+    let (mut form, mut total, mut parts) = (Form::default(), 0_usize, 0_usize);
+    while let Some(mut part) = multipart.next_field().await.map_err(|error| malformed(&error.body_text()))? {
+        parts += 1;
+        if parts > MAX_PARTS {
+            return Err(ApiError::body(format!("has more than {MAX_PARTS} parts")));
+        }
+        let field = part.name().unwrap_or_default().to_owned();
+        if field.is_empty() {
+            return Err(ApiError::body("has a part without a name"));
+        }
+        let (file_name, content_type) = (part.file_name().map(str::to_owned), part.content_type().map(str::to_owned));
+        let mut bytes = Vec::new();
+        while let Some(chunk) = part.chunk().await.map_err(|error| malformed(&error.body_text()).at(field.clone()))? {
+            total += chunk.len();
+            if total > limit {
+                return Err(too_large(limit).at(field));
+            }
+            bytes.extend_from_slice(&chunk);
+        }
+        if file_name.is_some() {
+            form.files.push(Upload { field, file_name, content_type, bytes: bytes.into() });
+        } else {
+            let text = String::from_utf8(bytes).map_err(|_| ApiError::field(field.clone(), "is not valid UTF-8"))?;
+            form.fields.entry(field).or_default().push(text);
+        }
+    }
+    Ok(form)
+}
+
+async fn read_bytes(request: Request, limit: usize) -> Result<Bytes, ApiError> {
+    refuse_announced(request.headers(), limit)?;
+    let body: Body = request.into_body();
+    to_bytes(body, limit).await.map_err(|error| {
+        let mut cause: Option<&dyn std::error::Error> = Some(&error);
+        while let Some(inner) = cause {
+            if inner.is::<http_body_util::LengthLimitError>() {
+                return too_large(limit);
+            }
+            cause = inner.source();
+        }
+        ApiError::body(format!("could not be read: {error}"))
+    })
+}
+
+/// Refuses a body by its announced length, before it is read.
+fn refuse_announced(headers: &HeaderMap, limit: usize) -> Result<(), ApiError> {
+    let announced = headers.get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
+    match announced {
+        Some(length) if length > limit as u64 => Err(too_large(limit)),
+        _ => Ok(()),
+    }
+}
+
+fn too_large(limit: usize) -> ApiError {
+    let message = format!("is larger than {limit} bytes, the limit of this deployment");
+    ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message).at("body")
+}
+
+fn media_type(headers: &HeaderMap) -> String {
+    let value = headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+}
+
+// --- impl Form ---
+
+impl Form {
+    /// Returns a field that may come once.
+    pub fn one(&self, name: &str) -> Result<Option<&str>, ApiError> {
+        match self.fields.get(name).map(Vec::as_slice) {
+            None | Some([]) => Ok(None),
+            Some([value]) => Ok(Some(value)),
+            Some(_) => Err(ApiError::field(name, "is given more than once")),
+        }
+    }
+
+    /// Returns a field as a truth value.
+    pub fn flag(&self, name: &str) -> Result<Option<bool>, ApiError> {
+        match self.one(name)?.map(str::trim) {
+            None | Some("") => Ok(None),
+            Some("true" | "True" | "1") => Ok(Some(true)),
+            Some("false" | "False" | "0") => Ok(Some(false)),
+            Some(other) => Err(ApiError::field(name, format!("{other:?} is neither true nor false"))),
+        }
+    }
+
+    /// Refuses fields and uploads under other names than these.
+    pub fn refuse_unknown(&self, fields: &[&str], files: &[&str]) -> Result<(), ApiError> {
+        let stranger = |name: &str, known: &[&str]| {
+            let message = format!("unknown field; known here: {}", known.join(", "));
+            ApiError { code: "unknown_field", ..ApiError::field(name, message) }
+        };
+        if let Some(name) = self.fields.keys().find(|name| !fields.contains(&name.as_str())) {
+            return Err(stranger(name, fields));
+        }
+        match self.files.iter().find(|file| !files.contains(&file.field.as_str())) {
+            Some(file) => Err(stranger(&file.field, files)),
+            None => Ok(()),
+        }
+    }
+}

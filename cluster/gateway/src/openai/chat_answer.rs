@@ -1,0 +1,148 @@
+//! Packs what a request emits into chat completions and their chunks.
+
+use axum::http::StatusCode;
+use mstar_contract::{Emission, FinishReason, Usage, Value as Emitted};
+use mstar_graph::Modality;
+use mstar_media::{AudioFormat, encode};
+use serde_json::{Value, json};
+
+use super::chat_parse::ChatCall;
+use crate::wire::{base64, pcm16};
+use crate::ApiError;
+
+/// What every document of one call shares.
+#[derive(Clone, Debug)]
+pub(super) struct Head {
+    id: String,
+    created: u64,
+    model: String,
+    speaks: bool,
+    audio_format: String,
+    logprobs: bool,
+}
+
+/// The port that carries token log-probabilities.
+const DETAIL_PORT: &str = "detail";
+
+/// An answer being collected.
+#[derive(Debug, Default)]
+pub(super) struct Answer {
+    text: String,
+    samples: Vec<f32>,
+    sample_rate: u32,
+    logprobs: Vec<Value>,
+}
+
+impl Head {
+    pub(super) fn new(model: &str, chat: &ChatCall) -> Self {
+        Self {
+            id: format!("chatcmpl-{}", uuid::Uuid::new_v4().simple()),
+            created: unix_seconds(),
+            model: model.to_owned(),
+            speaks: chat.outputs.contains(&Modality::Audio),
+            audio_format: chat.audio_format.clone(),
+            logprobs: chat.sampling.logprobs.is_some(),
+        }
+    }
+
+    /// Returns a completion or a chunk with these choices.
+    pub(super) fn document(&self, object: &str, choices: Vec<Value>, usage: Option<Value>) -> Value {
+        let mut document = json!({
+            "id": self.id, "object": object, "created": self.created, "model": self.model, "choices": choices,
+        });
+        if let Some(usage) = usage {
+            document["usage"] = usage;
+        }
+        document
+    }
+
+    /// Returns the delta and the log-probabilities that an emission adds to a stream.
+    pub(super) fn delta(&self, emission: &Emission) -> Option<(Value, Option<Value>)> {
+        match (&emission.value, emission.modality) {
+            (Emitted::Text(text), Modality::Text) if self.speaks => {
+                Some((json!({"audio": {"id": self.audio_id(), "transcript": &**text}}), None))
+            }
+            (Emitted::Text(text), Modality::Text) => Some((json!({"content": &**text}), None)),
+            (Emitted::Audio { samples, .. }, _) => {
+                let data = base64(&pcm16(samples.tensor().f32s()));
+                Some((json!({"audio": {"id": self.audio_id(), "data": data}}), None))
+            }
+            (Emitted::Json(detail), Modality::Detail) if self.logprobs && emission.port.as_str() == DETAIL_PORT => {
+                Some((json!({}), Some(json!({"content": [&**detail], "refusal": null}))))
+            }
+            _ => None,
+        }
+    }
+
+    fn audio_id(&self) -> String {
+        self.id.replace("chatcmpl", "audio")
+    }
+}
+
+impl Answer {
+    pub(super) fn take(&mut self, emission: &Emission) {
+        match (&emission.value, emission.modality) {
+            (Emitted::Text(text), Modality::Text) => self.text.push_str(text),
+            (Emitted::Audio { samples, sample_rate }, _) => {
+                self.sample_rate = *sample_rate;
+                self.samples.extend_from_slice(samples.tensor().f32s());
+            }
+            (Emitted::Json(detail), Modality::Detail) if emission.port.as_str() == DETAIL_PORT => {
+                self.logprobs.push((**detail).clone());
+            }
+            _ => {}
+        }
+    }
+
+    /// Returns the finished choice.
+    pub(super) fn into_choice(self, index: usize, head: &Head, finish: Option<FinishReason>) -> Result<Value, ApiError> {
+        let mut message = json!({"role": "assistant", "content": self.text, "refusal": null});
+        if head.speaks {
+            let bytes = match head.audio_format.as_str() {
+                "pcm16" => pcm16(&self.samples),
+                name => {
+                    let format = if name == "flac" { AudioFormat::Flac } else { AudioFormat::Wav };
+                    encode(&self.samples, self.sample_rate.max(1), format).map_err(|error| {
+                        ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", format!("audio: {error}"))
+                    })?
+                }
+            };
+            message["audio"] = json!({
+                "id": head.audio_id(), "data": base64(&bytes), "transcript": self.text,
+                "expires_at": head.created + 3600,
+            });
+            message["content"] = Value::Null;
+        }
+        let logprobs = head.logprobs.then(|| json!({"content": self.logprobs, "refusal": null}));
+        Ok(json!({
+            "index": index, "message": message, "logprobs": logprobs, "finish_reason": finish_name(finish),
+        }))
+    }
+}
+
+/// Returns a chunk's choice with this delta.
+pub(super) fn choice(index: usize, delta: Value, logprobs: Option<Value>) -> Value {
+    json!({"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": null})
+}
+
+/// Returns OpenAI's word for why generation ended.
+pub(super) fn finish_name(finish: Option<FinishReason>) -> &'static str {
+    match finish {
+        Some(FinishReason::Length) => "length",
+        Some(FinishReason::Stop) | None => "stop",
+    }
+}
+
+/// Returns the usage as OpenAI counts it.
+pub(super) fn usage_json(usage: Usage) -> Value {
+    json!({
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "total_tokens": usage.prompt_tokens + usage.completion_tokens,
+    })
+}
+
+#[expect(clippy::disallowed_methods, reason = "`created` is wall-clock time by OpenAI's definition")]
+fn unix_seconds() -> u64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
