@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use mstar_graph::{ComponentId, LoopName, OpName, PortDecl};
-use mstar_kernels::Cx;
+use mstar_kernels::{Cx, Precision};
 
 use crate::{Compute, Decoder, Gauge};
 
@@ -75,15 +75,6 @@ pub enum WeightSource {
     Package(&'static str),
 }
 
-/// In what numbers a component computes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Precision {
-    /// Exact float32: goldens and references are judged here.
-    F32,
-    /// bfloat16 weights and KV, float32 activations and accumulation.
-    Bf16,
-}
-
 /// What a component is given to load.
 pub struct LoadCx<'a> {
     /// The folder with its weights; meaningless for [`WeightSource::None`].
@@ -143,15 +134,5 @@ impl OpDecl {
     pub fn kv(mut self, kv: KvUse) -> Self {
         self.kv = Some(kv);
         self
-    }
-}
-
-impl Precision {
-    /// Returns the name used in deployment files.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::F32 => "f32",
-            Self::Bf16 => "bf16",
-        }
     }
 }

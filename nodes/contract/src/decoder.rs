@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use mstar_graph::OpName;
-use mstar_kernels::{Cx, KernelError, KvPages, Tensor};
+use mstar_kernels::{Cx, KernelError, KvPages, Precision, Tensor};
 
-use crate::{Precision, Row, RowError, Sampling, StepParams};
+use crate::{Row, RowError, Sampling, StepParams};
 
 /// A transformer decoder over paged KV.
 ///

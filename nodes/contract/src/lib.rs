@@ -10,7 +10,7 @@
 //! use mstar_contract::{Value, Gauge, TensorRef};
 //! use mstar_kernels::Tensor;
 //! let gauge = Gauge::new("cpu0");
-//! let lease = TensorRef::lease(Tensor::from_f32(vec![0.0; 4], &[4]).unwrap(), &gauge);
+//! let lease = TensorRef::lease(Tensor::from_f32(vec![0.0; 4], [4]).unwrap(), &gauge);
 //! assert_eq!((gauge.live(), gauge.bytes()), (1, 16));
 //! let value = Value::audio(lease, 24_000);
 //! assert_eq!(value.byte_len(), 16);
@@ -30,11 +30,12 @@ mod trace;
 mod value;
 
 pub use client::{ClientEvent, Emission, Failure, FailureKind, FinishReason, Summary, Usage};
-pub use component::{Component, KvUse, LoadCx, LoadError, Loaded, OpDecl, Precision, Recovery, WeightSource};
+pub use component::{Component, KvUse, LoadCx, LoadError, Loaded, OpDecl, Recovery, WeightSource};
 pub use compute::{Compute, ComputeCx};
 pub use decoder::{CrossKv, DecodeBatch, DecodeRow, Decoder, Detokenizer, KvGeometry, Prompt, SequenceView};
 pub use engine::{Engine, EngineUsage, ExecuteCx, Room, RowProgress};
 pub use model::{Kept, Model, ModelCard, NextWalk, Plan};
+pub use mstar_kernels::Precision;
 pub use request::{Invalid, Media, Message, Part, Request, RequestId, RequestKey, Role, Sampling, Task};
 pub use row::{In, ItemChunk, Journal, JournalStep, Row, RowError, RowOutput, StepParams, WorkId};
 pub use trace::TraceContext;
