@@ -41,7 +41,7 @@ pub async fn metrics(State(gateway): State<Arc<Gateway>>) -> Response {
 
 /// `GET /admin/cluster`: ranks, nodes, incarnations, queues, KV use.
 pub async fn cluster(State(gateway): State<Arc<Gateway>>) -> Json<serde_json::Value> {
-    Json(gateway.operations.cluster())
+    Json(gateway.operations.cluster().await)
 }
 
 /// `GET /admin/requests/{id}`: where a request's walker stands.

@@ -1,6 +1,7 @@
 //! What every handler shares, and the table of routes.
 
 use std::collections::BTreeMap;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,8 +52,8 @@ pub struct Limits {
 pub trait Operations: Send + Sync {
     /// Returns whether every node of every served walk has a live replica.
     fn readiness(&self) -> Readiness;
-    /// Returns ranks, nodes, incarnations, queues and KV use.
-    fn cluster(&self) -> serde_json::Value;
+    /// Returns ranks, nodes, incarnations, queues and KV use. Asks every node, each within a bound of time.
+    fn cluster(&self) -> Pin<Box<dyn Future<Output = serde_json::Value> + Send + '_>>;
     /// Begins to drain: no new requests, running ones end.
     fn drain(&self);
     /// Returns the metrics in Prometheus' text format.
