@@ -160,7 +160,7 @@ pub enum CursorError {
     /// The firing is not in flight.
     #[error("firing {0} is not in flight")]
     UnknownFiring(FiringId),
-    /// A firing gave one output twice.
+    /// A firing gave an output twice that does not only lead to the client.
     #[error("step `{step}` gave output `{port}` twice in one firing")]
     DuplicateOutput {
         /// The step.
@@ -176,7 +176,7 @@ pub enum CursorError {
         /// The input.
         port: Port,
     },
-    /// A firing stops a loop that isn't around its step, or takes no stop signal.
+    /// A firing stops a loop that is neither around its step nor beside it, or takes no stop signal.
     #[error("step `{step}` can't stop loop `{name}`")]
     NotStoppable {
         /// The step.
@@ -234,7 +234,7 @@ impl<V: Clone> Cursor<V> {
                 let stoppable = repeats.ends == Ends::OnStop && graph.loop_at(repeats.ix).name == stop;
                 stoppable.then_some(scope)
             };
-            match layout.around(step).find_map(is_named) {
+            match layout.stoppable(step).find_map(is_named) {
                 Some(scope) => state.stop(scope),
                 None => return Err(CursorError::NotStoppable { step: name(step), name: stop }),
             }

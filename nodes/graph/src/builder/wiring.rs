@@ -327,7 +327,9 @@ fn stops(flat: &FlatWalk, step: &FlatStep, problems: &mut Problems) -> Vec<(Port
             let repeats = flat.scopes[*scope].repeats.as_ref();
             repeats.is_some_and(|repeats| repeats.name == *name)
         };
-        let text = match flat.loops_around(step.scope).find(is_named) {
+        let around = |scope: &usize| *scope == 0 || flat.loops_around(step.scope).any(|outer| outer == *scope);
+        let beside = (1..flat.scopes.len()).filter(|scope| around(&flat.scopes[*scope].parent));
+        let text = match flat.loops_around(step.scope).chain(beside).find(is_named) {
             None => not_around(name),
             Some(scope) if ends(flat, scope) != Some(Ends::OnStop) => {
                 format!("stops loop `{name}`, which takes no stop signal")

@@ -71,6 +71,14 @@ impl Layout {
         let outwards = |scope: &usize| (*scope > 0).then(|| self.scopes[*scope].parent);
         std::iter::successors(Some(self.steps[step].scope), outwards)
     }
+
+    /// Returns the scopes that a step may stop: those around it, then the loops directly in them, which
+    /// may not have begun.
+    pub(super) fn stoppable(&self, step: usize) -> impl Iterator<Item = usize> {
+        let around = move |scope: usize| self.around(step).any(|outer| outer == scope);
+        let beside = (1..self.scopes.len()).filter(move |scope| around(self.scopes[*scope].parent));
+        self.around(step).chain(beside)
+    }
 }
 
 // --- impl State ---
@@ -141,11 +149,12 @@ impl<V: Clone> State<V> {
         layout.around(step).for_each(|scope| self.stop(scope));
     }
 
-    /// Returns an output that was given twice.
+    /// Returns an output that was given twice, though it leads not only to the client.
     pub(super) fn check_outputs(&self, layout: &Layout, step: usize, given: &[(Port, V)]) -> Result<(), Port> {
+        let emitted = |edge: &usize| matches!(layout.edges[*edge].flow, Flow::Client(_) | Flow::Stream);
         for output in &layout.steps[step].outputs {
             let times = given.iter().filter(|(port, _)| *port == output.port).count();
-            if times > 1 {
+            if times > 1 && !output.edges.iter().all(emitted) {
                 return Err(output.port.clone());
             }
         }
@@ -213,7 +222,10 @@ impl<V: Clone> State<V> {
                 let slot = &layout.slots[slot];
                 !slot.optional && !matches!(self.cells[self.counts(slot.cells.clone())].now, Offer::Here(_))
             };
-            if !layout.steps[step].slots.clone().any(lacks) {
+            // A loop that was stopped before it began has no iteration.
+            let stopped = |scope: usize| self.scopes[scope].stopping && !self.scopes[scope].begun;
+            let called_off = layout.around(step).any(stopped);
+            if !called_off && !layout.steps[step].slots.clone().any(lacks) {
                 self.fire(walk, step, commands);
                 continue;
             }
@@ -392,9 +404,9 @@ impl<V: Clone> State<V> {
                 state.next = None;
             }
         }
-        let begun = self.scopes[scope].begun;
+        let counts = self.scopes[scope].begun || self.scopes[scope].stopping;
         for exit in &entry.exits {
-            let nothing = || (begun && layout.exits[*exit].gather).then(|| Input::All(Vec::new()));
+            let nothing = || (counts && layout.exits[*exit].gather).then(|| Input::All(Vec::new()));
             let value = self.exits[*exit].take().or_else(nothing);
             self.carry(layout, &layout.exits[*exit].flow, value)?;
         }

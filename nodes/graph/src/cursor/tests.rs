@@ -302,3 +302,51 @@ fn broken_promises_are_named() {
     "#]],
     );
 }
+
+#[test]
+fn a_loop_that_is_stopped_before_it_begins_has_no_iteration() {
+    let body = step("b", "x").back("o", "b.x", "i").to("o", "c.x", "all");
+    let walk = sequential([
+        Section::from(step("a", "x").input("i").to("o", "b.x", "i").client("t", Modality::Text)),
+        dynamic_loop("l", 9, body).gather("b.x", "o").into(),
+        step("c", "x").client("o", Modality::Text).into(),
+    ]);
+    check(
+        &graph(walk),
+        "i=0",
+        &["0: o=1, t=end, /l", "1: o=2"],
+        expect![[r#"
+            #0 a.x[](i=0)
+            0: o=1, t=end, /l -> text end; #1 c.x[](all=[])
+            1: o=2 -> text 2; finished()
+        "#]],
+    );
+    let inner = dynamic_loop("l", 9, step("b", "x").back("o", "b.x", "i")).into();
+    let first = step("a", "x").input("i").to("o", "b.x", "i").stop("eos", "l");
+    let outer = repeat("outer", 2, sequential([Section::from(first), inner]));
+    check(
+        &graph(outer),
+        "i=0",
+        &["0: o=1, !eos", "1: o=1", "2: o=2, /l"],
+        expect![[r#"
+            #0 a.x[0](i=0)
+            0: o=1, !eos -> #1 a.x[1](i=0)
+            1: o=1 -> #2 b.x[1.0](i=1)
+            2: o=2, /l -> finished()
+        "#]],
+    );
+}
+
+#[test]
+fn what_leads_only_to_the_client_may_come_several_times() {
+    let graph = graph(step("a", "x").input("i").client("o", Modality::Audio));
+    check(
+        &graph,
+        "i=0",
+        &["0: o=1, o=2, o=3"],
+        expect![[r#"
+            #0 a.x[](i=0)
+            0: o=1, o=2, o=3 -> audio 1; audio 2; audio 3; finished()
+        "#]],
+    );
+}
