@@ -1,0 +1,153 @@
+//! Attention layers: to a sequence's own past over pages, to a whole sequence, and across to another one.
+
+use mstar_contract::CrossKv;
+use mstar_kernels::ops::{self, AttnSpan, Epilogue, PackedLinear, Reach, RopeAngles, RopePairs};
+use mstar_kernels::{Cx, KernelError, KvPages, Tensor};
+
+use super::BatchRows;
+
+/// How an attention layer's width is divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Heads {
+    /// Query heads.
+    pub queries: usize,
+    /// Key and value heads; divides the query heads.
+    pub keys: usize,
+    /// Width of a head.
+    pub width: usize,
+}
+
+/// A rotary embedding as one pass applies it.
+#[derive(Clone, Copy, Debug)]
+pub struct Turn<'a> {
+    /// The angles of the pass's tokens.
+    pub angles: &'a RopeAngles,
+    /// Which elements make a pair.
+    pub pairs: RopePairs,
+}
+
+/// Attention of a sequence to itself.
+#[derive(Clone, Debug)]
+pub struct SelfAttention {
+    /// The division of queries, keys and values.
+    pub heads: Heads,
+    /// Queries, keys and values in one, in this order.
+    pub qkv: PackedLinear,
+    /// Back to the width outside.
+    pub out: PackedLinear,
+}
+
+/// Attention of a sequence to another one.
+#[derive(Clone, Debug)]
+pub struct CrossAttention {
+    /// The division of queries, keys and values.
+    pub heads: Heads,
+    /// Queries.
+    pub q: PackedLinear,
+    /// Keys and values of the other sequence in one, in this order.
+    pub kv: PackedLinear,
+    /// Back to the width outside.
+    pub out: PackedLinear,
+}
+
+// --- impl Heads ---
+
+impl Heads {
+    fn scale(self) -> f32 {
+        1.0 / (self.width as f32).sqrt()
+    }
+
+    /// Cuts rows of `heads` heads from the columns that begin at head `first`.
+    fn cut(self, cx: &Cx, x: &Tensor, first: usize, heads: usize) -> Result<Tensor, KernelError> {
+        let columns = first * self.width..(first + heads) * self.width;
+        ops::columns(cx, x, columns)?.reshape([x.shape().height(), heads, self.width])
+    }
+}
+
+// --- impl SelfAttention ---
+
+impl SelfAttention {
+    /// Appends the batch's keys and values to their pages and returns `residual` plus the layer's output for `x`.
+    pub fn paged(
+        &self,
+        cx: &Cx,
+        (x, residual): (&Tensor, &Tensor),
+        rows: &BatchRows<'_>,
+        turn: Option<Turn<'_>>,
+        (layer, pages): (usize, &mut KvPages),
+    ) -> Result<Tensor, KernelError> {
+        let (q, k, v) = self.project(cx, x)?;
+        let (q, k) = match turn {
+            None => (q, k),
+            Some(Turn { angles, pairs }) => (ops::rope(cx, &q, angles, pairs)?, ops::rope(cx, &k, angles, pairs)?),
+        };
+        pages.append(cx, layer, (&k, &v), &rows.kept)?;
+        let mixed = ops::paged_attention(cx, &q, pages, layer, &rows.causal, self.heads.scale())?;
+        close(cx, &mixed, &self.out, residual)
+    }
+
+    /// Returns `residual` plus the layer's output for whole sequences of `length` rows each, which see all of
+    /// themselves and nothing of each other.
+    pub fn whole(&self, cx: &Cx, (x, residual): (&Tensor, &Tensor), length: usize) -> Result<Tensor, KernelError> {
+        let (q, k, v) = self.project(cx, x)?;
+        let count = x.shape().height() / length.max(1);
+        let span = |i: usize| i * length..(i + 1) * length;
+        let spans: Vec<AttnSpan> =
+            (0..count).map(|i| AttnSpan { rows: span(i), keys: span(i), reach: Reach::Full }).collect();
+        let mixed = ops::attention(cx, &q, (&k, &v), &spans, self.heads.scale())?;
+        close(cx, &mixed, &self.out, residual)
+    }
+
+    fn project(&self, cx: &Cx, x: &Tensor) -> Result<(Tensor, Tensor, Tensor), KernelError> {
+        let qkv = ops::linear(cx, x, &self.qkv)?;
+        let Heads { queries, keys, .. } = self.heads;
+        let part = |first: usize, heads: usize| self.heads.cut(cx, &qkv, first, heads);
+        Ok((part(0, queries)?, part(queries, keys)?, part(queries + keys, keys)?))
+    }
+}
+
+// --- impl CrossAttention ---
+
+impl CrossAttention {
+    /// Returns the keys and values of a sequence to attend across to, `[rows, heads, width]` each.
+    pub fn keys_values(&self, cx: &Cx, context: &Tensor) -> Result<(Tensor, Tensor), KernelError> {
+        let kv = ops::linear(cx, context, &self.kv)?;
+        let keys = self.heads.keys;
+        Ok((self.heads.cut(cx, &kv, 0, keys)?, self.heads.cut(cx, &kv, keys, keys)?))
+    }
+
+    /// Returns `residual` plus the layer's output for `x`. Each range of rows attends across to what stands with it;
+    /// the layer's keys and values are those of index `layer`.
+    pub fn forward(
+        &self,
+        cx: &Cx,
+        (x, residual): (&Tensor, &Tensor),
+        rows: &[(std::ops::Range<usize>, &CrossKv)],
+        layer: usize,
+    ) -> Result<Tensor, KernelError> {
+        let q = ops::linear(cx, x, &self.q)?;
+        let q = q.reshape([x.shape().height(), self.heads.queries, self.heads.width])?;
+        let mut mixed = Vec::with_capacity(rows.len());
+        for (range, cross) in rows {
+            let q = q.rows(range.clone())?;
+            let Some((k, v)) = cross.layers.get(layer) else {
+                mixed.push(ops::scale(cx, &q, 0.0)?);
+                continue;
+            };
+            let span = AttnSpan { rows: 0..range.len(), keys: 0..k.dims()[0], reach: Reach::Full };
+            mixed.push(ops::attention(cx, &q, (k, v), &[span], self.heads.scale())?);
+        }
+        let mixed = match &mixed[..] {
+            [one] => one.clone(),
+            all => ops::concat_rows(cx, &all.iter().collect::<Vec<_>>())?,
+        };
+        close(cx, &mixed, &self.out, residual)
+    }
+}
+
+/// Joins the heads of each row, projects back and adds the residual.
+fn close(cx: &Cx, mixed: &Tensor, out: &PackedLinear, residual: &Tensor) -> Result<Tensor, KernelError> {
+    let joined = mixed.reshape([mixed.dims()[0], mixed.dims()[1] * mixed.dims()[2]])?;
+    let residual = Epilogue { residual: Some(residual), ..Epilogue::default() };
+    ops::linear_with(cx, &joined, out, residual)
+}
