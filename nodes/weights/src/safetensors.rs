@@ -114,8 +114,13 @@ pub fn write_safetensors<'a>(
     tensors: impl IntoIterator<Item = &'a RawTensor>,
 ) -> Result<(), WeightsError> {
     let tensors: Vec<&RawTensor> = tensors.into_iter().collect();
-    if let Some(q) = tensors.iter().find(|t| matches!(t.dtype, DType::GgmlQ(_))) {
-        return Err(Flaw::Unsupported(format!("writing {:?} as {:?}", q.name, q.dtype)).at(path, Format::Safetensors));
+    for tensor in &tensors {
+        let refused = match tensor.dtype {
+            DType::GgmlQ(q) => Flaw::Unsupported(format!("writing {:?} as {q:?}", tensor.name)),
+            dtype if dtype.bytes_for(&tensor.shape) == Some(tensor.bytes.len()) => continue,
+            _ => Flaw::Malformed(format!("tensor {:?} has {} bytes", tensor.name, tensor.bytes.len())),
+        };
+        return Err(refused.at(path, Format::Safetensors));
     }
     // The writer puts a private file in place; give it the permissions that the user's umask asks for.
     let permissions = std::fs::File::create(path).and_then(|file| file.metadata()).map(|meta| meta.permissions());

@@ -118,3 +118,51 @@ fn q6_k(block: &[u8], out: &mut [f32]) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A block of fixed bytes with sane scales, as llama.cpp's own Python package was given.
+    fn block(q: GgmlQ) -> Vec<u8> {
+        let mut bytes: Vec<u8> = (0..q.block_bytes()).map(|i| ((i * 89 + 41 + (i * i) % 23) % 256) as u8).collect();
+        let (eighth, minus_half) = ([0x00, 0x30], [0x00, 0xb8]);
+        match q {
+            GgmlQ::Q6K => bytes[208..].copy_from_slice(&eighth),
+            _ => bytes[..2].copy_from_slice(&eighth),
+        }
+        if matches!(q, GgmlQ::Q4_1 | GgmlQ::Q5_1 | GgmlQ::Q4K) {
+            bytes[2..4].copy_from_slice(&minus_half);
+        }
+        bytes
+    }
+
+    /// Compares with that package's answer: the sum, the sum weighted by position, and some values.
+    fn check(q: GgmlQ, sum: f64, weighted: f64, values: &[(usize, f32)]) {
+        let mut out = vec![0.0; q.block_weights()];
+        blocks(q, &block(q), &mut out);
+        for &(i, expected) in values {
+            assert_eq!(out[i], expected, "{q:?}[{i}]");
+        }
+        assert_eq!(out.iter().map(|&x| f64::from(x)).sum::<f64>(), sum, "{q:?}");
+        let by_position = out.iter().enumerate().map(|(i, &x)| f64::from(x) * (i + 1) as f64);
+        assert_eq!(by_position.sum::<f64>(), weighted, "{q:?}");
+    }
+
+    #[test]
+    fn small_blocks_equal_the_reference() {
+        check(GgmlQ::Q4_0, -1.25, -85.625, &[(0, 0.875), (1, 0.625), (16, 0.625), (31, -0.875)]);
+        check(GgmlQ::Q4_1, 13.75, 196.0, &[(0, 1.125), (15, 0.0), (17, 1.25), (31, 1.125)]);
+        check(GgmlQ::Q5_0, 5.375, -9.75, &[(0, 1.5), (15, -0.75), (17, -0.875), (31, 0.875)]);
+        check(GgmlQ::Q5_1, 43.75, 715.875, &[(0, 1.875), (15, 2.5), (16, -0.5), (31, 1.75)]);
+        check(GgmlQ::Q8_0, -4.375, -180.375, &[(0, -4.125), (16, 13.625), (31, -10.75)]);
+    }
+
+    #[test]
+    fn super_blocks_equal_the_reference() {
+        let values = [(0, 45.0), (32, 66.0), (100, 14.5), (128, 83.125), (160, 114.75), (255, 63.0)];
+        check(GgmlQ::Q4K, 10088.125, 1_358_207.0, &values);
+        let values = [(0, 4.375), (31, -292.5), (32, 313.875), (100, -28.875), (128, -104.5), (255, 20.0)];
+        check(GgmlQ::Q6K, -9.375, 143_865.125, &values);
+    }
+}
