@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mstar_graph::OpName;
 use mstar_kernels::{Cx, KernelError, KvPages, Precision, Tensor};
 
-use crate::{Row, RowError, Sampling, StepParams};
+use crate::{Request, Row, RowError, Sampling, StepParams};
 
 /// A transformer decoder over paged KV.
 ///
@@ -30,6 +30,12 @@ pub trait Decoder: Send {
 
     /// Returns the sampling that applies where the request says nothing.
     fn default_sampling(&self) -> Sampling;
+
+    /// Returns what the request says of this decoder's sampling. In a walk with several decoders it may be meant for
+    /// another one.
+    fn sampling(&self, request: &Request) -> Sampling {
+        request.sampling.clone()
+    }
 
     /// Returns whether the token ends the output. It is not part of the text.
     fn ends(&self, token: u32) -> bool;
