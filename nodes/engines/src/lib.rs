@@ -1,6 +1,8 @@
 //! Engines: the machinery around what model authors write.
 //!
 //! - [`StatelessEngine`] wraps a [`Compute`](mstar_contract::Compute): batches, and panics that stay with their row.
+//! - [`PagedEngine`] wraps a [`Decoder`](mstar_contract::Decoder): KV pages, chunks of prompts, sampling, text.
+//! - [`sample`] chooses tokens.
 //! - [`kv`] owns the pages of KV sequences.
 //! - [`fake`] has scripted components and the model `fake`, for tests of everything around engines.
 //!
@@ -19,10 +21,13 @@
 pub mod fake;
 mod isolate;
 pub mod kv;
+mod paged;
 mod random;
+pub mod sample;
 mod sequence;
 mod stateless;
 #[cfg(test)]
 mod testing;
 
+pub use paged::{KvBudget, PagedEngine, PagedLimits};
 pub use stateless::StatelessEngine;

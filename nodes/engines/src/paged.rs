@@ -1,0 +1,217 @@
+//! The engine around [`Decoder`]: pages, sequences, chunks of prompts, sampling and text.
+//!
+//! A sequence reserves, when it begins, the pages of its prompt and of all tokens it may sample; a row that finds too
+//! few waits. So nothing that runs ever competes for a page, and everything that runs ends. The price is room that
+//! may stay unused.
+
+mod extent;
+mod opening;
+mod output;
+mod pass;
+mod sequence;
+
+use mstar_contract::{
+    Decoder, Engine, EngineUsage, ExecuteCx, KvGeometry, OpDecl, Precision, RequestKey, Room, Row, RowError,
+    RowProgress,
+};
+use mstar_graph::OpName;
+use mstar_kernels::ops::{KvPages, KvSize};
+use mstar_kernels::{Cx, DType, KernelError};
+
+use crate::isolate::guard;
+use crate::kv::{PAGE_TOKENS, PagePool};
+use crate::sequence::{SequenceKey, Sequences};
+use extent::Extent;
+use opening::{Opening, PagedOps};
+use sequence::Sequence;
+
+/// What a paged engine may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PagedLimits {
+    /// Memory for keys and values.
+    pub budget: KvBudget,
+    /// Most tokens of all rows in one pass.
+    pub max_batch_tokens: usize,
+    /// Most tokens of one row in one pass; a longer prompt takes several.
+    pub prefill_chunk: usize,
+}
+
+/// Memory for keys and values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KvBudget {
+    /// So many pages.
+    Pages(usize),
+    /// As many pages as fit into so many bytes, at least one.
+    Bytes(u64),
+}
+
+/// Runs a component with paged KV.
+///
+/// A batch that panics or fails is run again row by row; a row that does so alone twice fails, and its sequence is
+/// forgotten.
+pub struct PagedEngine {
+    decoder: Box<dyn Decoder>,
+    ops: PagedOps,
+    limits: PagedLimits,
+    context: usize,
+    pool: PagePool,
+    pages: KvPages,
+    sequences: Sequences<Sequence>,
+}
+
+// --- impl PagedLimits ---
+
+impl Default for PagedLimits {
+    fn default() -> Self {
+        Self { budget: KvBudget::Pages(1024), max_batch_tokens: 512, prefill_chunk: 256 }
+    }
+}
+
+// --- impl KvBudget ---
+
+impl KvBudget {
+    /// Returns how many pages there are for a cache of this shape.
+    pub fn pages(self, geometry: &KvGeometry) -> usize {
+        match self {
+            Self::Pages(pages) => pages.max(1),
+            Self::Bytes(bytes) => {
+                let pages = bytes / page_bytes(geometry).max(1);
+                usize::try_from(pages).unwrap_or(usize::MAX).clamp(1, u32::MAX as usize)
+            }
+        }
+    }
+}
+
+fn page_bytes(geometry: &KvGeometry) -> u64 {
+    // Values are stored in whole vectors of sixteen, keys are not.
+    let widths = geometry.head_dim + geometry.head_dim.next_multiple_of(16);
+    let number = dtype(geometry.precision).size();
+    (geometry.layers * geometry.kv_heads * widths * PAGE_TOKENS * number) as u64
+}
+
+fn dtype(precision: Precision) -> DType {
+    match precision {
+        Precision::F32 => DType::F32,
+        Precision::Bf16 => DType::BF16,
+    }
+}
+
+// --- impl PagedEngine ---
+
+impl PagedEngine {
+    /// Returns an engine around a component's decoder and allocates its pages.
+    pub fn new(decoder: Box<dyn Decoder>, ops: &[OpDecl], limits: PagedLimits, _cx: &Cx) -> Result<Self, KernelError> {
+        let geometry = decoder.geometry();
+        let pages = limits.budget.pages(&geometry);
+        let size = KvSize { layers: geometry.layers, pages, heads: geometry.kv_heads, head_dim: geometry.head_dim };
+        Ok(Self {
+            ops: PagedOps::new(ops),
+            context: geometry.context,
+            pool: PagePool::new(pages),
+            pages: KvPages::new(size, dtype(geometry.precision))?,
+            sequences: Sequences::default(),
+            decoder,
+            limits,
+        })
+    }
+
+    /// Returns whether a row is under way: a part of it was done, or could not be for want of budget.
+    fn under_way(&self, row: &Row) -> bool {
+        let sequence = self.sequences.get(SequenceKey::of(row));
+        sequence.and_then(|sequence| sequence.work.as_ref()).is_some_and(|work| work.id == row.work)
+    }
+
+    /// Takes up a row that is not under way; returns whether there were pages for it.
+    fn take_up(&mut self, op: &OpName, row: &Row, cx: &Cx) -> Result<bool, RowError> {
+        let key = SequenceKey::of(row);
+        let opening = Opening::of(&*self.decoder, &self.ops, op, row)?;
+        if opening.begins {
+            let capacity = self.demand(&opening, row)?;
+            self.sequences.remove(key);
+            let Some(table) = self.pool.reserve(capacity) else { return Ok(false) };
+            self.sequences.insert(key, Sequence::new(row, &*self.decoder, self.extent(row), table));
+        }
+        let sequence = self.sequences.get_mut(key).ok_or_else(|| {
+            RowError::Internal("the sequence is lost and there is no journal to rebuild it from".to_owned())
+        })?;
+        if sequence.work.is_some() {
+            return Err(RowError::Internal("another step of the sequence is under way".to_owned()));
+        }
+        let context = opening.parts.iter().rev().find_map(|part| part.prompt.context.as_ref());
+        if let (Some(context), None) = (context, &sequence.cross) {
+            sequence.cross = Some(self.decoder.cross(cx, context)?);
+        }
+        sequence.take_up(row.work, opening.parts, &*self.decoder)?;
+        Ok(true)
+    }
+
+    fn extent(&self, row: &Row) -> Extent {
+        Extent::new(self.context, self.pool.total() * PAGE_TOKENS, row.request().sampling.max_tokens)
+    }
+
+    /// Returns how many tokens a sequence that begins may come to hold, or why it can never fit.
+    fn demand(&self, opening: &Opening, row: &Row) -> Result<usize, RowError> {
+        let mut extent = self.extent(row);
+        for part in &opening.parts {
+            extent.bring(&part.prompt.tokens, part.prompt.max_new)?;
+            for (i, &token) in part.sampled.iter().enumerate() {
+                if i > 0 {
+                    extent.bring(&part.sampled[i - 1..i], None)?;
+                }
+                extent.wrote(token);
+            }
+        }
+        let (tokens, total) = (extent.capacity(), self.pool.total());
+        let pages = PagePool::pages_for(tokens);
+        if pages <= total {
+            return Ok(tokens);
+        }
+        Err(RowError::TooLarge(format!(
+            "prompt and reply may come to {tokens} tokens in {pages} KV pages; there are {total} in all"
+        )))
+    }
+}
+
+impl Engine for PagedEngine {
+    fn room(&self, op: &OpName, row: &Row) -> Room {
+        if self.under_way(row) || !matches!(self.ops.begins(op, row), Ok(true)) {
+            return Room::Ready;
+        }
+        let demand = guard(|| Opening::of(&*self.decoder, &self.ops, op, row).and_then(|o| self.demand(&o, row)));
+        let own = self.sequences.get(SequenceKey::of(row)).map_or(0, |sequence| sequence.table.pages().len());
+        match demand {
+            Ok(Ok(tokens)) if PagePool::pages_for(tokens) > self.pool.free() + own => Room::Later,
+            Ok(Err(error)) => Room::Never(error),
+            // A panic is met again, and answered, when the row is executed.
+            Ok(Ok(_)) | Err(_) => Room::Ready,
+        }
+    }
+
+    fn tokens(&self, op: &OpName, row: &Row) -> usize {
+        let work = self.sequences.get(SequenceKey::of(row)).and_then(|sequence| sequence.work.as_ref());
+        let tokens = match work {
+            Some(work) if work.id == row.work => work.left(),
+            _ => guard(|| Opening::of(&*self.decoder, &self.ops, op, row).map_or(1, |o| o.tokens())).unwrap_or(1),
+        };
+        tokens.clamp(1, self.limits.prefill_chunk.max(1))
+    }
+
+    fn execute(&mut self, op: &OpName, rows: Vec<Row>, cx: &ExecuteCx<'_>) -> Vec<RowProgress> {
+        self.run_batch(op, rows, cx.cx)
+    }
+
+    fn retire(&mut self, key: RequestKey) {
+        self.sequences.retire(key);
+    }
+
+    fn reset(&mut self) {
+        self.sequences.clear();
+    }
+
+    fn usage(&self) -> EngineUsage {
+        EngineUsage { kv_pages_used: self.pool.used(), kv_pages: self.pool.total(), sequences: self.sequences.len() }
+    }
+}
+
+#[cfg(test)]
+mod tests;

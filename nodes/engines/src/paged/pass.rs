@@ -1,0 +1,197 @@
+//! One batch: rows are taken up, share the budget of tokens, go through one forward pass, and are sampled.
+
+use mstar_contract::{DecodeBatch, DecodeRow, Row, RowError, RowOutput, RowProgress};
+use mstar_graph::{LoopName, OpName};
+use mstar_kernels::{Cx, Tensor};
+
+use super::PagedEngine;
+use super::output::sample;
+use crate::isolate::guard;
+use crate::sequence::SequenceKey;
+
+/// What became of a row.
+#[expect(clippy::large_enum_variant, reason = "lives for one batch")]
+enum Outcome {
+    Done(Result<RowOutput, RowError>),
+    More,
+    Waiting,
+}
+
+/// What a row appends in this pass.
+#[derive(Clone, Copy)]
+struct Share {
+    /// Its place in the batch.
+    place: usize,
+    key: SequenceKey,
+    tokens: usize,
+    /// Nothing is left to append after it, so that a token is sampled.
+    completes: bool,
+}
+
+impl PagedEngine {
+    pub(super) fn run_batch(&mut self, op: &OpName, rows: Vec<Row>, cx: &Cx) -> Vec<RowProgress> {
+        let mut short = false;
+        let mut outcomes: Vec<Option<Outcome>> = Vec::with_capacity(rows.len());
+        for row in &rows {
+            outcomes.push(self.admit(op, row, cx, &mut short));
+        }
+        let shares = self.share(&rows, &mut outcomes);
+        let stop = self.ops.find(op).ok().and_then(|op| op.stop.clone());
+        for (share, outcome) in self.compute(&rows, shares, cx, stop.as_ref()) {
+            outcomes[share.place] = Some(outcome);
+        }
+        let answer = |(row, outcome): (Row, Option<Outcome>)| match outcome {
+            Some(Outcome::Done(result)) => RowProgress::Done(row.work, result),
+            Some(Outcome::Waiting) => RowProgress::Waiting(row),
+            // A row without a share goes into the next batch as it is.
+            Some(Outcome::More) | None => RowProgress::More(row),
+        };
+        rows.into_iter().zip(outcomes).map(answer).collect()
+    }
+
+    /// Takes up a row, unless it is under way; returns what becomes of it when it does not take part. Once a row was
+    /// `short` of pages, those behind it that begin a sequence wait too: nobody overtakes.
+    fn admit(&mut self, op: &OpName, row: &Row, cx: &Cx, short: &mut bool) -> Option<Outcome> {
+        if self.under_way(row) {
+            return None;
+        }
+        if *short && matches!(self.ops.begins(op, row), Ok(true)) {
+            return Some(Outcome::Waiting);
+        }
+        let taken = guard(|| self.take_up(op, row, cx)).or_else(|_| guard(|| self.take_up(op, row, cx)));
+        match taken {
+            Ok(Ok(true)) => None,
+            Ok(Ok(false)) => {
+                *short = true;
+                Some(Outcome::Waiting)
+            }
+            Ok(Err(error)) => Some(self.fail(row, error)),
+            Err(panic) => Some(self.fail(row, RowError::Panicked(panic))),
+        }
+    }
+
+    /// Shares the budget: rows that append one token come first, prompts get what is left, in order.
+    fn share(&self, rows: &[Row], outcomes: &mut [Option<Outcome>]) -> Vec<Share> {
+        let mut wants = Vec::with_capacity(rows.len());
+        for (place, row) in rows.iter().enumerate() {
+            if outcomes[place].is_some() {
+                continue;
+            }
+            let key = SequenceKey::of(row);
+            match self.sequences.get(key).and_then(|sequence| sequence.work.as_ref()) {
+                Some(work) if work.id == row.work => wants.push((place, key, work.left())),
+                _ => {
+                    let error = RowError::Internal("another row of the batch took the sequence".to_owned());
+                    outcomes[place] = Some(Outcome::Done(Err(error)));
+                }
+            }
+        }
+        wants.sort_by_key(|&(.., left)| left > 1);
+        let mut budget = self.limits.max_batch_tokens.max(1);
+        let mut shares = Vec::with_capacity(wants.len());
+        for (place, key, left) in wants {
+            let tokens = left.min(self.limits.prefill_chunk.max(1)).min(budget);
+            if tokens > 0 {
+                budget -= tokens;
+                shares.push(Share { place, key, tokens, completes: tokens == left });
+            }
+        }
+        shares.sort_by_key(|share| share.place);
+        shares
+    }
+
+    fn compute(&mut self, rows: &[Row], shares: Vec<Share>, cx: &Cx, stop: Option<&LoopName>) -> Vec<(Share, Outcome)> {
+        if shares.is_empty() {
+            return Vec::new();
+        }
+        if let Ok(logits) = self.forward(&shares, cx) {
+            return self.settle(rows, &shares, logits, stop);
+        }
+        // What the pass wrote lies behind the ends of its sequences: each row writes it again.
+        let alone = |share: Share| {
+            let one = [share];
+            match self.forward(&one, cx).or_else(|_| self.forward(&one, cx)) {
+                Ok(logits) => self.settle(rows, &one, logits, stop),
+                Err(error) => vec![(share, self.fail(&rows[share.place], error))],
+            }
+        };
+        shares.into_iter().flat_map(alone).collect()
+    }
+
+    /// Appends the shares' tokens and returns the logits of the rows that they complete.
+    fn forward(&mut self, shares: &[Share], cx: &Cx) -> Result<Tensor, RowError> {
+        let Self { decoder, pages, sequences, .. } = self;
+        let mut tokens = Vec::new();
+        let mut rows = Vec::with_capacity(shares.len());
+        for share in shares {
+            let sequence = sequences.get(share.key).expect("invariant: a share's sequence is under way");
+            let work = sequence.work.as_ref().expect("invariant: a share's sequence is under way");
+            let start = tokens.len();
+            tokens.extend_from_slice(&work.tokens[work.done..work.done + share.tokens]);
+            rows.push(DecodeRow {
+                tokens: start..tokens.len(),
+                position: sequence.length,
+                pages: sequence.table.pages(),
+                cross: sequence.cross.as_ref(),
+                logits: share.completes,
+            });
+        }
+        let batch = DecodeBatch { tokens: &tokens, rows: &rows };
+        let logits = guard(|| decoder.forward(cx, &batch, pages)).map_err(RowError::Panicked)??;
+        let wanted = shares.iter().filter(|share| share.completes).count();
+        if wanted > 0 && (logits.shape().height() != wanted || logits.shape().width() == 0) {
+            let shape = logits.shape();
+            return Err(RowError::Internal(format!("the decoder gave logits {shape} for {wanted} rows")));
+        }
+        Ok(logits)
+    }
+
+    /// Moves the sequences on and samples where a row is complete.
+    fn settle(
+        &mut self,
+        rows: &[Row],
+        shares: &[Share],
+        mut logits: Tensor,
+        stop: Option<&LoopName>,
+    ) -> Vec<(Share, Outcome)> {
+        let width = logits.shape().width().max(1);
+        let any = shares.iter().any(|share| share.completes);
+        let numbers = match logits.f32s_mut() {
+            Ok(numbers) => numbers,
+            Err(_) if !any => &mut [],
+            Err(error) => {
+                let failed = RowError::from(error).to_string();
+                let fail = |&share: &Share| (share, self.fail(&rows[share.place], RowError::Internal(failed.clone())));
+                return shares.iter().map(fail).collect();
+            }
+        };
+        let mut logits = numbers.chunks_exact_mut(width);
+        let mut settled = Vec::with_capacity(shares.len());
+        for &share in shares {
+            let row = &rows[share.place];
+            let sequence = self.sequences.get_mut(share.key).expect("invariant: a share's sequence is under way");
+            sequence.length += share.tokens;
+            if !share.completes {
+                let work = sequence.work.as_mut().expect("invariant: a share's sequence is under way");
+                work.done += share.tokens;
+                settled.push((share, Outcome::More));
+                continue;
+            }
+            sequence.work = None;
+            let logits = logits.next().expect("invariant: there are logits for every complete row");
+            let outcome = match guard(|| sample(sequence, &*self.decoder, row, logits, stop)) {
+                Ok(Ok(output)) => Outcome::Done(Ok(output)),
+                Ok(Err(error)) => self.fail(row, error),
+                Err(panic) => self.fail(row, RowError::Panicked(panic)),
+            };
+            settled.push((share, outcome));
+        }
+        settled
+    }
+
+    /// Forgets a failed row's sequence.
+    fn fail(&mut self, row: &Row, error: RowError) -> Outcome {
+        self.sequences.remove(SequenceKey::of(row));
+        Outcome::Done(Err(error))
+    }
+}
