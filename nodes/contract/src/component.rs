@@ -6,7 +6,7 @@ use std::sync::Arc;
 use mstar_graph::{ComponentId, LoopName, OpName, PortDecl};
 use mstar_kernels::{Cx, Precision};
 
-use crate::{Compute, Decoder, Gauge};
+use crate::{Compute, Decoder, Engine, Gauge};
 
 /// A unit of computation that a graph's nodes name: ops over one set of weights.
 ///
@@ -93,6 +93,8 @@ pub enum Loaded {
     Stateless(Box<dyn Compute>),
     /// A transformer over paged KV with a sampler behind it.
     Paged(Box<dyn Decoder>),
+    /// An engine of its own.
+    Engine(Box<dyn Engine>),
 }
 
 /// A component could not be loaded.

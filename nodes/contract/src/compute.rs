@@ -12,7 +12,7 @@ pub trait Compute: Send {
     /// Computes one op for a batch and returns exactly one result per row, in order.
     ///
     /// A row's result must not depend on the other rows. A panic is caught by the engine, which then tries the rows
-    /// one by one.
+    /// one by one: an op that keeps state changes it only when it can no longer panic.
     fn run(&mut self, op: &OpName, rows: &[Row], cx: &ComputeCx<'_>) -> Vec<Result<RowOutput, RowError>>;
 
     /// Forgets what it keeps for a request, if it keeps anything. Called once or more per request.
