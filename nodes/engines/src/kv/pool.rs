@@ -4,9 +4,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::BlockTable;
-
-/// Tokens in a page.
-pub const PAGE_TOKENS: usize = 16;
+pub use mstar_kernels::ops::PAGE_TOKENS;
 
 /// All pages of one KV memory.
 #[derive(Debug)]
