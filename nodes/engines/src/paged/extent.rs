@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn the_context_ends_the_sampling_too() {
         let mut extent = Extent::new(4, 1000, None);
-        extent.bring(&[1, 2, 3], None).unwrap();
+        extent.bring(&[1, 2, 3], Some(10)).unwrap();
         extent.wrote(9);
         assert!(!extent.exhausted());
         extent.bring(&[9], None).unwrap();
