@@ -104,7 +104,7 @@ impl ClientStream {
         &self.id
     }
 
-    /// Returns the trace that the request came with.
+    /// Returns the request's span; the trace that it came with where none is recorded.
     pub fn trace(&self) -> TraceContext {
         self.trace
     }

@@ -21,6 +21,7 @@ use crate::messages::{CancelReason, IngressMsg, Submission, WalkerMsg, Whom};
 use crate::routes::Routes;
 use crate::served::Served;
 use crate::snapshot::{IngressSnapshot, WalkerPosition};
+use crate::trace;
 
 /// The bounds of what is admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,10 +102,12 @@ impl IngressHandle {
         self.check(&request, &served)?;
         let key = self.routes.next_key();
         let id = Arc::clone(&request.id);
+        let span = trace::request(trace, &id, request.model.as_str());
+        let trace = trace::context(&span, trace);
         let (sink, stream) = client::channel(&self.routes, key, id, self.limits.client_credit, trace);
         let came = Instant::now();
         let due = came + deadline.unwrap_or(self.limits.deadline);
-        let submission = Box::new(Submission { key, request, served, sink, due, came, trace });
+        let submission = Box::new(Submission { key, request, served, sink, due, came, span, trace });
         self.ask(|reply| IngressMsg::Submit(submission, reply)).await??;
         Ok(stream)
     }

@@ -14,6 +14,7 @@ use mstar_supervisor::Incarnation;
 use ractor::RpcReplyPort;
 use smallvec::SmallVec;
 use tokio::time::Instant;
+use tracing::Span;
 
 use crate::client::ClientSink;
 use crate::served::Served;
@@ -72,7 +73,9 @@ pub struct Submission {
     pub due: Instant,
     /// When it came.
     pub came: Instant,
-    /// The client's trace.
+    /// Its span, which begins before it waits in the queue.
+    pub span: Span,
+    /// The span's context.
     pub trace: TraceContext,
 }
 

@@ -42,6 +42,8 @@ pub(crate) struct WalkerArgs {
     pub(crate) sink: ClientSink,
     pub(crate) routes: Arc<Routes>,
     pub(crate) faults: Arc<dyn Faults>,
+    /// The request's span, and its context.
+    pub(crate) span: Span,
     pub(crate) trace: TraceContext,
 }
 
@@ -121,10 +123,8 @@ impl Actor for Walker {
 
 impl WalkerState {
     fn new(args: WalkerArgs) -> Result<Self, Failure> {
-        let WalkerArgs { key, request, served, sink, routes, faults, trace } = args;
+        let WalkerArgs { key, request, served, sink, routes, faults, span, trace } = args;
         let plan = served.model().plan(&request)?;
-        let span = trace::request(trace, &request.id, request.model.as_str());
-        let trace = trace::context(&span, trace);
         Ok(Self {
             partitions: served.graph().partitions().map(|_| None).collect(),
             kept: Kept::new(),

@@ -153,7 +153,7 @@ impl IngressState {
     async fn admit(&mut self, myself: &ActorRef<IngressMsg>) {
         while let Some((key, waiting)) = self.admission.next() {
             let Waiting { submission, timer } = waiting;
-            let Submission { request, served, sink, came, trace, .. } = *submission;
+            let Submission { request, served, sink, came, span, trace, .. } = *submission;
             let shown = RunningRequest { key, id: Arc::clone(&request.id), model: request.model.clone() };
             let walker = WalkerArgs {
                 key,
@@ -162,6 +162,7 @@ impl IngressState {
                 sink: sink.clone(),
                 routes: Arc::clone(&self.args.routes),
                 faults: Arc::clone(&self.args.faults),
+                span,
                 trace,
             };
             match Actor::spawn_linked(None, Walker, walker, myself.get_cell()).await {

@@ -7,22 +7,23 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::{Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
-use serde_json::json;
+use mstar_actors::WalkerPosition;
+use serde_json::{Value, json};
 
 use crate::{ApiError, Gateway};
 
 /// `GET /healthz`: the process lives.
-pub async fn alive() -> Json<serde_json::Value> {
+pub(crate) async fn alive() -> Json<Value> {
     Json(json!({"status": "alive"}))
 }
 
 /// `GET /health`: healthy when every node of every served walk has a live replica.
-pub async fn health(State(gateway): State<Arc<Gateway>>) -> Response {
+pub(crate) async fn health(State(gateway): State<Arc<Gateway>>) -> Response {
     readiness(&gateway, "healthy", "unhealthy")
 }
 
 /// `GET /readyz`: walks can be served.
-pub async fn ready(State(gateway): State<Arc<Gateway>>) -> Response {
+pub(crate) async fn ready(State(gateway): State<Arc<Gateway>>) -> Response {
     readiness(&gateway, "ready", "not ready")
 }
 
@@ -35,34 +36,56 @@ fn readiness(gateway: &Gateway, good: &str, bad: &str) -> Response {
 }
 
 /// `GET /metrics`: Prometheus text.
-pub async fn metrics(State(gateway): State<Arc<Gateway>>) -> Response {
+pub(crate) async fn metrics(State(gateway): State<Arc<Gateway>>) -> Response {
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], gateway.operations.metrics()).into_response()
 }
 
 /// `GET /admin/cluster`: ranks, nodes, incarnations, queues, KV use.
-pub async fn cluster(State(gateway): State<Arc<Gateway>>) -> Json<serde_json::Value> {
+pub(crate) async fn cluster(State(gateway): State<Arc<Gateway>>) -> Json<Value> {
     Json(gateway.operations.cluster().await)
 }
 
 /// `GET /admin/requests/{id}`: where a request's walker stands.
-pub async fn request(State(gateway): State<Arc<Gateway>>, Path(id): Path<String>) -> Result<Response, ApiError> {
-    match gateway.ingress.position(&id).await {
-        Some(position) => Ok(Json(position).into_response()),
-        None => Err(no_such_request(&id)),
+pub(crate) async fn request(State(gateway): State<Arc<Gateway>>, Path(id): Path<String>) -> Result<Response, ApiError> {
+    if !gateway.running.has(&id) {
+        return Err(no_such_request(&id));
     }
+    let position = gateway.ingress.position(&id.as_str().into()).await?;
+    let state = if position.is_some() { "running" } else { "queued" };
+    Ok(Json(json!({"id": id, "state": state, "position": position.map(|at| describe(&at))})).into_response())
 }
 
 /// `DELETE /v1/requests/{id}`: cancels a running request.
-pub async fn cancel(State(gateway): State<Arc<Gateway>>, Path(id): Path<String>) -> Result<Response, ApiError> {
-    if gateway.ingress.cancel(&id) {
-        Ok(Json(json!({"id": id, "cancelled": true})).into_response())
-    } else {
-        Err(no_such_request(&id))
+pub(crate) async fn cancel(State(gateway): State<Arc<Gateway>>, Path(id): Path<String>) -> Result<Response, ApiError> {
+    if !gateway.running.has(&id) {
+        return Err(no_such_request(&id));
     }
+    gateway.ingress.cancel(&id.as_str().into());
+    Ok(Json(json!({"id": id, "cancelled": true})).into_response())
+}
+
+fn describe(at: &WalkerPosition) -> Value {
+    let partitions: Vec<Value> = at
+        .partitions
+        .iter()
+        .map(|partition| {
+            let loops: Vec<Value> = partition
+                .loops
+                .iter()
+                .map(|(name, iteration)| json!({"loop": name.as_str(), "iteration": iteration}))
+                .collect();
+            let steps: Vec<Value> =
+                partition.steps.iter().map(|(step, node)| json!({"step": step.as_str(), "node": node})).collect();
+            json!({
+                "partition": partition.partition.as_str(), "walk": partition.walk.as_str(), "loops": loops, "steps": steps,
+            })
+        })
+        .collect();
+    json!({"attempt": at.key.attempt, "partitions": partitions, "emissions_held": at.held})
 }
 
 /// `POST /admin/drain`: no new requests; running ones end.
-pub async fn drain(State(gateway): State<Arc<Gateway>>) -> Json<serde_json::Value> {
+pub(crate) async fn drain(State(gateway): State<Arc<Gateway>>) -> Json<Value> {
     gateway.operations.drain();
     Json(json!({"status": "draining"}))
 }
@@ -72,19 +95,23 @@ fn no_such_request(id: &str) -> ApiError {
 }
 
 /// Answers a path that is not served.
-pub async fn no_such_route(uri: Uri) -> ApiError {
-    ApiError::new(StatusCode::NOT_FOUND, "no_such_endpoint", format!("{} is not an endpoint of this server", uri.path()))
-        .at("path")
+pub(crate) async fn no_such_route(uri: Uri) -> ApiError {
+    ApiError::new(
+        StatusCode::NOT_FOUND,
+        "no_such_endpoint",
+        format!("{} is not an endpoint of this server", uri.path()),
+    )
+    .at("path")
 }
 
 /// Answers a method that a path does not take.
-pub async fn wrong_method(method: Method, uri: Uri) -> ApiError {
+pub(crate) async fn wrong_method(method: Method, uri: Uri) -> ApiError {
     let message = format!("{} does not take {method}", uri.path());
     ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "wrong_method", message).at("method")
 }
 
 /// Answers after a handler panicked; the server goes on.
-pub fn panicked(_panic: Box<dyn Any + Send>) -> Response {
+pub(crate) fn panicked(_panic: Box<dyn Any + Send>) -> Response {
     tracing::error!("a request handler panicked");
     ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the server made a mistake").into_response()
 }

@@ -34,13 +34,14 @@ impl ApiKeys {
 }
 
 /// Lets requests through that carry a key, or all when no key is configured.
-pub async fn require_key(State(gateway): State<Arc<Gateway>>, request: Request, next: Next) -> Response {
+pub(crate) async fn require_key(State(gateway): State<Arc<Gateway>>, request: Request, next: Next) -> Response {
     if !gateway.keys.are_required() {
         return next.run(request).await;
     }
     let value = request.headers().get(header::AUTHORIZATION).and_then(|v| v.to_str().ok());
-    match value.and_then(|v| v.strip_prefix("Bearer ")) {
-        Some(key) if gateway.keys.admit(key.trim()) => next.run(request).await,
+    let bearer = value.and_then(|v| v.split_once(' ')).filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+    match bearer {
+        Some((_, key)) if gateway.keys.admit(key.trim()) => next.run(request).await,
         Some(_) => unauthorized("the API key is not known here"),
         None => unauthorized("an API key is needed: send it as Authorization: Bearer KEY"),
     }

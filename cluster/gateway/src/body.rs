@@ -3,16 +3,18 @@
 use std::collections::BTreeMap;
 
 use axum::body::{Body, to_bytes};
+use axum::extract::multipart::MultipartError;
 use axum::extract::{FromRequest, Multipart, Request};
 use axum::http::{HeaderMap, StatusCode, header};
 use bytes::Bytes;
+use http_body_util::Limited;
 
 use crate::fields::parse_json;
-use crate::ApiError;
+use crate::{ApiError, Limits};
 
 /// A form as it came: plain fields by name, and uploads in order.
 #[derive(Debug, Default)]
-pub struct Form {
+pub(crate) struct Form {
     /// The plain fields. A field that comes twice keeps all its values.
     pub fields: BTreeMap<String, Vec<String>>,
     /// The uploads.
@@ -21,7 +23,7 @@ pub struct Form {
 
 /// An uploaded file.
 #[derive(Debug)]
-pub struct Upload {
+pub(crate) struct Upload {
     /// The form field it came in.
     pub field: String,
     /// Its name at the client, only a hint.
@@ -35,44 +37,72 @@ pub struct Upload {
 /// Most fields and files in one form.
 const MAX_PARTS: usize = 64;
 
-/// Reads a JSON body of at most `limit` bytes.
-pub async fn read_json(request: Request, limit: usize) -> Result<serde_json::Value, ApiError> {
+/// Reads a JSON body within the limits.
+pub(crate) async fn read_json(request: Request, limits: &Limits) -> Result<serde_json::Value, ApiError> {
     let kind = media_type(request.headers());
     if !(kind == "application/json" || kind.ends_with("+json")) {
-        let message = format!("content type is {kind:?}; send application/json");
-        return Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message).at("body"));
+        return Err(unsupported(&kind, "application/json"));
     }
-    parse_json(&read_bytes(request, limit).await?)
+    parse_json(&in_time(limits, read_bytes(request, limits.body_bytes)).await?)
 }
 
-/// Reads a form, URL-encoded or multipart, of at most `limit` bytes.
-pub async fn read_form(request: Request, limit: usize) -> Result<Form, ApiError> {
+/// Reads a form, URL-encoded or multipart, within the limits.
+pub(crate) async fn read_form(request: Request, limits: &Limits) -> Result<Form, ApiError> {
     match media_type(request.headers()).as_str() {
         "application/x-www-form-urlencoded" => {
-            let bytes = read_bytes(request, limit).await?;
-            let pairs: Vec<(String, String)> = serde_urlencoded::from_bytes(&bytes)
-                .map_err(|error| ApiError::body(format!("is not an URL-encoded form: {error}")))?;
-            let mut form = Form::default();
-            for (name, value) in pairs {
-                form.fields.entry(name).or_default().push(value);
-            }
-            Ok(form)
+            read_pairs(&in_time(limits, read_bytes(request, limits.body_bytes)).await?)
         }
-        "multipart/form-data" => read_multipart(request, limit).await,
-        other => {
-            let message = format!("content type is {other:?}; send multipart/form-data");
-            Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message).at("body"))
-        }
+        "multipart/form-data" => in_time(limits, read_multipart(request, limits.body_bytes)).await,
+        other => Err(unsupported(other, "multipart/form-data")),
     }
+}
+
+/// Gives a client as long to send its body as a request may take.
+async fn in_time<T>(limits: &Limits, reading: impl Future<Output = Result<T, ApiError>>) -> Result<T, ApiError> {
+    match tokio::time::timeout(limits.deadline, reading).await {
+        Ok(read) => read,
+        Err(_) => Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, "deadline", "did not come in time").at("body")),
+    }
+}
+
+fn unsupported(given: &str, wanted: &str) -> ApiError {
+    let message = format!("{given:?} is not taken here; send {wanted}");
+    ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message).at("content-type")
+}
+
+fn read_pairs(bytes: &[u8]) -> Result<Form, ApiError> {
+    const UNREADABLE: char = char::REPLACEMENT_CHARACTER;
+    let pairs: Vec<(String, String)> = serde_urlencoded::from_bytes(bytes)
+        .map_err(|error| ApiError::body(format!("is not an URL-encoded form: {error}")))?;
+    let mut form = Form::default();
+    for (name, value) in pairs {
+        // What is no UTF-8 comes out of the decoder as replacement characters.
+        if name.contains(UNREADABLE) {
+            return Err(ApiError::body("has a field whose name is not valid UTF-8"));
+        }
+        if value.contains(UNREADABLE) {
+            return Err(ApiError::field(name, "is not valid UTF-8"));
+        }
+        form.fields.entry(name).or_default().push(value);
+    }
+    Ok(form)
 }
 
 async fn read_multipart(request: Request, limit: usize) -> Result<Form, ApiError> {
     refuse_announced(request.headers(), limit)?;
-    let malformed = |error: &dyn std::fmt::Display| ApiError::body(format!("is not a multipart form: {error}"));
-    // The limit of the whole body holds here: a part cannot be longer than what is left of it.
-    let mut multipart = Multipart::from_request(request, &()).await.map_err(|error| malformed(&error.body_text()))?;
-    let (mut form, mut total, mut parts) = (Form::default(), 0_usize, 0_usize);
-    while let Some(mut part) = multipart.next_field().await.map_err(|error| malformed(&error.body_text()))? {
+    let malformed = |error: MultipartError| {
+        if error.status() == StatusCode::PAYLOAD_TOO_LARGE {
+            return too_large(limit);
+        }
+        ApiError::body(format!("is not a multipart form: {}", error.body_text()))
+    };
+    // The limit holds for the body as a whole, headers of parts and what stands before them included.
+    let request = request.map(|body| Body::new(Limited::new(body, limit)));
+    let mut multipart = Multipart::from_request(request, &())
+        .await
+        .map_err(|error| ApiError::body(format!("is not a multipart form: {}", error.body_text())))?;
+    let (mut form, mut parts) = (Form::default(), 0_usize);
+    while let Some(mut part) = multipart.next_field().await.map_err(malformed)? {
         parts += 1;
         if parts > MAX_PARTS {
             return Err(ApiError::body(format!("has more than {MAX_PARTS} parts")));
@@ -83,11 +113,7 @@ async fn read_multipart(request: Request, limit: usize) -> Result<Form, ApiError
         }
         let (file_name, content_type) = (part.file_name().map(str::to_owned), part.content_type().map(str::to_owned));
         let mut bytes = Vec::new();
-        while let Some(chunk) = part.chunk().await.map_err(|error| malformed(&error.body_text()).at(field.clone()))? {
-            total += chunk.len();
-            if total > limit {
-                return Err(too_large(limit).at(field));
-            }
+        while let Some(chunk) = part.chunk().await.map_err(|error| malformed(error).at(field.clone()))? {
             bytes.extend_from_slice(&chunk);
         }
         if file_name.is_some() {
@@ -138,7 +164,7 @@ fn media_type(headers: &HeaderMap) -> String {
 
 impl Form {
     /// Returns a field that may come once.
-    pub fn one(&self, name: &str) -> Result<Option<&str>, ApiError> {
+    pub(crate) fn one(&self, name: &str) -> Result<Option<&str>, ApiError> {
         match self.fields.get(name).map(Vec::as_slice) {
             None | Some([]) => Ok(None),
             Some([value]) => Ok(Some(value)),
@@ -147,7 +173,7 @@ impl Form {
     }
 
     /// Returns a field as a truth value.
-    pub fn flag(&self, name: &str) -> Result<Option<bool>, ApiError> {
+    pub(crate) fn flag(&self, name: &str) -> Result<Option<bool>, ApiError> {
         match self.one(name)?.map(str::trim) {
             None | Some("") => Ok(None),
             Some("true" | "True" | "1") => Ok(Some(true)),
@@ -157,7 +183,7 @@ impl Form {
     }
 
     /// Refuses fields and uploads under other names than these.
-    pub fn refuse_unknown(&self, fields: &[&str], files: &[&str]) -> Result<(), ApiError> {
+    pub(crate) fn refuse_unknown(&self, fields: &[&str], files: &[&str]) -> Result<(), ApiError> {
         let stranger = |name: &str, known: &[&str]| {
             let message = format!("unknown field; known here: {}", known.join(", "));
             ApiError { code: "unknown_field", ..ApiError::field(name, message) }

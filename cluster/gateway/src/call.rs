@@ -1,15 +1,11 @@
-//! Hands a request to the ingress and carries its stream of events to a response.
+//! Hands a request to the ingress and carries its stream of events.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
-use axum::body::Body;
-use axum::http::{HeaderMap, HeaderValue, header};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use bytes::Bytes;
 use mstar_actors::{ClientStream, Served, Submit};
 use mstar_contract::{
     ClientEvent, Emission, Failure, FailureKind, Media, Message, Request, RequestId, Sampling, Summary, Task,
@@ -17,13 +13,15 @@ use mstar_contract::{
 };
 use mstar_graph::Modality;
 use serde_json::Value;
-use tokio::sync::mpsc;
 
+use crate::error::client_gone;
+use crate::idempotency::Entry;
+use crate::label::{label, trace_of};
 use crate::{ApiError, Gateway};
 
 /// A request as an endpoint read it.
 #[derive(Debug, Default)]
-pub struct Wanted {
+pub(crate) struct Wanted {
     /// The id that the client chose.
     pub id: Option<String>,
     /// Which endpoint's meaning it has.
@@ -43,33 +41,41 @@ pub struct Wanted {
 }
 
 /// A request on its way: its first event has come, so that early failures still have a status of their own.
-pub struct Call {
+/// Dropped before its end, it is cancelled.
+pub(crate) struct Call {
     id: RequestId,
     stream: ClientStream,
     first: Option<ClientEvent>,
+    over: bool,
+    _entry: Entry,
 }
 
 /// Longest request id that a client may choose, in bytes.
 const MAX_ID_BYTES: usize = 128;
 
+// --- impl Wanted ---
+
 impl Wanted {
-    fn into_request(self, served: &Served) -> Result<Request, ApiError> {
-        if let Some(id) = &self.id {
-            let fine = |b: u8| b.is_ascii_alphanumeric() || b"-_.:".contains(&b);
-            if id.is_empty() || id.len() > MAX_ID_BYTES || !id.bytes().all(fine) {
-                let message = format!("must have 1 to {MAX_ID_BYTES} letters, digits, '-', '_', '.' or ':'");
-                return Err(ApiError::field("request_id", message));
-            }
+    /// Returns the request's id: the client's when it chose one.
+    fn id(&self) -> Result<RequestId, ApiError> {
+        let Some(id) = &self.id else { return Ok(uuid::Uuid::new_v4().to_string().into()) };
+        let fine = |b: u8| b.is_ascii_alphanumeric() || b"-_.:".contains(&b);
+        if id.is_empty() || id.len() > MAX_ID_BYTES || !id.bytes().all(fine) {
+            let message = format!("must have 1 to {MAX_ID_BYTES} letters, digits, '-', '_', '.' or ':'");
+            return Err(ApiError::field("request_id", message));
         }
-        let id: RequestId = self.id.unwrap_or_else(|| uuid::Uuid::new_v4().to_string()).into();
+        Ok(id.as_str().into())
+    }
+
+    fn into_request(self, id: RequestId, served: &Served) -> Request {
         let seed = self.seed.unwrap_or_else(|| {
             let mut hasher = DefaultHasher::new();
             id.hash(&mut hasher);
             hasher.finish()
         });
-        Ok(Request {
+        Request {
             id,
-            model: served.model.id(),
+            model: served.model().id(),
             task: self.task,
             messages: self.messages,
             media: self.media,
@@ -77,7 +83,7 @@ impl Wanted {
             sampling: self.sampling,
             seed,
             options: self.options,
-        })
+        }
     }
 }
 
@@ -85,148 +91,92 @@ impl Wanted {
 
 impl Call {
     /// Submits a request and waits for its first event.
-    pub async fn begin(
+    pub(crate) async fn begin(
         gateway: &Gateway,
         served: &Arc<Served>,
         headers: &HeaderMap,
         wanted: Wanted,
     ) -> Result<Self, ApiError> {
-        let request = Arc::new(wanted.into_request(served)?);
-        let id = Arc::clone(&request.id);
-        let submit =
-            Submit { request, served: Arc::clone(served), deadline: Some(gateway.limits.deadline), trace: trace_of(headers) };
-        let refused = |failure: Failure| {
+        let id = wanted.id()?;
+        let Some(entry) = gateway.running.enter(&id) else {
+            let message = format!("a request {id:?} is running");
+            return Err(ApiError::new(StatusCode::CONFLICT, "request_id_in_use", message).at("request_id"));
+        };
+        let trace = trace_of(headers, gateway.begin_traces);
+        let refused = |failure: Failure, trace: TraceContext| {
             let mut error = ApiError::from(failure);
             error.retry_after_s = error.retry_after_s.map(|_| gateway.limits.retry_after_s);
+            error.request = Some(Box::new((Arc::clone(&id), trace)));
             error
         };
-        let mut stream = gateway.ingress.submit(submit).await.map_err(refused)?;
-        match stream.next().await {
-            Some(ClientEvent::Failed(failure)) => Err(refused(failure)),
-            Some(event) => Ok(Self { id, stream, first: Some(event) }),
-            None => Err(refused(lost())),
+        let request = Arc::new(wanted.into_request(Arc::clone(&id), served));
+        let submit = Submit { request, served: Arc::clone(served), deadline: Some(gateway.limits.deadline), trace };
+        let stream = gateway.ingress.submit(submit).await.map_err(|failure| refused(failure, trace))?;
+        let mut call = Self { id: Arc::clone(&id), stream, first: None, over: false, _entry: entry };
+        match call.next().await {
+            ClientEvent::Failed(failure) => Err(refused(failure, call.trace())),
+            event => {
+                call.first = Some(event);
+                Ok(call)
+            }
         }
     }
 
     /// Returns the id the client may know the request by.
-    pub fn id(&self) -> &RequestId {
+    pub(crate) fn id(&self) -> &RequestId {
         &self.id
     }
 
+    /// Returns the trace that the request is recorded in.
+    pub(crate) fn trace(&self) -> TraceContext {
+        self.stream.trace()
+    }
+
     /// Returns the next event; after the last one the complaint that the stream broke.
-    pub async fn next(&mut self) -> ClientEvent {
-        match self.first.take() {
+    pub(crate) async fn next(&mut self) -> ClientEvent {
+        let event = match self.first.take() {
             Some(event) => event,
             None => self.stream.next().await.unwrap_or_else(|| ClientEvent::Failed(lost())),
-        }
+        };
+        self.over |= !matches!(event, ClientEvent::Emitted(_));
+        event
     }
 
     /// Collects the whole request.
-    pub async fn collect(mut self) -> Result<(Vec<Emission>, Summary), ApiError> {
+    pub(crate) async fn collect(mut self) -> Result<(Vec<Emission>, Summary), ApiError> {
         let mut emissions = Vec::new();
         loop {
             match self.next().await {
                 ClientEvent::Emitted(emission) => emissions.push(emission),
                 ClientEvent::Done(summary) => return Ok((emissions, summary)),
-                ClientEvent::Failed(failure) => return Err(failure.into()),
+                ClientEvent::Failed(failure) => return Err(self.error(failure)),
             }
         }
     }
 
-    /// Writes the headers that every answer carries: the request's id and its trace.
-    pub fn label(&self, response: &mut Response) {
-        label(response, &self.id, self.stream.trace());
+    /// Returns the error that the request ends with.
+    pub(crate) fn error(&self, failure: Failure) -> ApiError {
+        ApiError { request: Some(Box::new((Arc::clone(&self.id), self.trace()))), ..ApiError::from(failure) }
     }
 
-    /// Returns the trace that the request is recorded in.
-    pub fn trace(&self) -> TraceContext {
-        self.stream.trace()
+    /// Returns what writes the headers that every answer carries: the request's id and its trace.
+    pub(crate) fn labels(&self) -> impl Fn(Response) -> Response + use<> {
+        let (id, trace) = (Arc::clone(&self.id), self.trace());
+        move |mut response| {
+            label(&mut response, &id, trace);
+            response
+        }
     }
 }
 
-/// Writes a request's id and trace into an answer's headers.
-pub fn label(response: &mut Response, id: &RequestId, trace: TraceContext) {
-    if let Ok(value) = HeaderValue::from_str(id) {
-        response.headers_mut().insert("x-request-id", value);
-    }
-    if trace.is_present()
-        && let Ok(value) = HeaderValue::from_str(&trace.to_string())
-    {
-        response.headers_mut().insert("traceparent", value);
+impl Drop for Call {
+    fn drop(&mut self) {
+        if !self.over {
+            tracing::info!(request.id = &*self.id, status = client_gone().as_u16(), "the client left");
+        }
     }
 }
 
 fn lost() -> Failure {
     Failure::new(FailureKind::Internal, "the request ended without a result")
 }
-
-/// Returns the trace context that the client sent, if it sent one.
-pub fn trace_of(headers: &HeaderMap) -> TraceContext {
-    headers.get("traceparent").and_then(|v| v.to_str().ok()?.parse().ok()).unwrap_or_default()
-}
-
-// --- streamed bodies ---
-
-/// Pieces of a body that is written while a request runs.
-pub struct Pieces(mpsc::Receiver<Result<Bytes, Broken>>);
-
-/// Where a streamed body is written to. A client that is gone makes `send` return false.
-pub struct BodyWriter(mpsc::Sender<Result<Bytes, Broken>>);
-
-/// The stream was broken off on purpose, so that a client notices even if it ignores the error event.
-#[derive(Debug, thiserror::Error)]
-#[error("the request failed after the answer had begun")]
-pub struct Broken;
-
-/// Pieces that may wait for a slow client. The walker's credit bounds what stands behind them.
-const PIECES: usize = 4;
-
-impl futures_core::Stream for Pieces {
-    type Item = Result<Bytes, Broken>;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.0.poll_recv(cx)
-    }
-}
-
-impl BodyWriter {
-    /// Writes a piece; false when the client is gone.
-    pub async fn send(&self, piece: impl Into<Bytes>) -> bool {
-        self.0.send(Ok(piece.into())).await.is_ok()
-    }
-
-    /// Breaks the body off.
-    pub async fn abort(self) {
-        // The client may be gone already: then there is nobody to tell.
-        let _ = self.0.send(Err(Broken)).await;
-    }
-
-    /// Waits until the client is gone.
-    pub async fn closed(&self) {
-        self.0.closed().await;
-    }
-}
-
-/// Returns a response whose body `write` produces in a task of its own. The task ends with the body.
-pub fn streamed<F, W>(content_type: &'static str, write: W) -> Response
-where
-    F: Future<Output = ()> + Send + 'static,
-    W: FnOnce(BodyWriter) -> F,
-{
-    let (sender, receiver) = mpsc::channel(PIECES);
-    tokio::spawn(write(BodyWriter(sender)));
-    let mut response = Response::new(Body::from_stream(Pieces(receiver)));
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    response
-}
-
-/// Returns a server-sent event with this data.
-pub fn event(data: &Value) -> String {
-    format!("data: {data}\n\n")
-}
-
-/// The end of an OpenAI event stream that went well.
-pub const DONE_EVENT: &str = "data: [DONE]\n\n";
-

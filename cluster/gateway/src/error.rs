@@ -3,8 +3,10 @@
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use mstar_contract::{Failure, FailureKind, Invalid};
+use mstar_contract::{Failure, FailureKind, Invalid, RequestId, TraceContext};
 use serde_json::json;
+
+use crate::label::label;
 
 /// An answer that is an error.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -20,6 +22,13 @@ pub struct ApiError {
     pub code: &'static str,
     /// Seconds after which to come again.
     pub retry_after_s: Option<u64>,
+    /// The request that failed and its trace, once there is a request.
+    pub request: Option<Box<(RequestId, TraceContext)>>,
+}
+
+/// Returns the status that means that the client left or asked for the end. Mostly only logs see it.
+pub(crate) fn client_gone() -> StatusCode {
+    StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST)
 }
 
 /// Default for `Retry-After` where nothing better is known, in seconds.
@@ -29,7 +38,7 @@ impl ApiError {
     /// Returns an error of this status and code.
     pub fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
         let retry_after_s = (status == StatusCode::SERVICE_UNAVAILABLE).then_some(RETRY_AFTER_S);
-        Self { status, message: message.into(), param: None, code, retry_after_s }
+        Self { status, message: message.into(), param: None, code, retry_after_s, request: None }
     }
 
     /// Names the field at fault.
@@ -73,7 +82,7 @@ impl From<Failure> for ApiError {
             FailureKind::Invalid => (StatusCode::UNPROCESSABLE_ENTITY, "invalid_value"),
             FailureKind::Overloaded => (StatusCode::SERVICE_UNAVAILABLE, "overloaded"),
             FailureKind::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
-            FailureKind::Cancelled => (StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST), "cancelled"),
+            FailureKind::Cancelled => (client_gone(), "cancelled"),
             FailureKind::Deadline => (StatusCode::REQUEST_TIMEOUT, "deadline"),
             FailureKind::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "internal"),
         };
@@ -94,6 +103,9 @@ impl IntoResponse for ApiError {
         let mut response = (self.status, Json(self.json())).into_response();
         if let Some(seconds) = self.retry_after_s {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if let Some(request) = &self.request {
+            label(&mut response, &request.0, request.1);
         }
         response
     }

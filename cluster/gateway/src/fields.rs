@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use crate::ApiError;
 
 /// A JSON object being read. [`Fields::finish`] refuses what nobody asked for.
-pub struct Fields<'a> {
+pub(crate) struct Fields<'a> {
     path: String,
     map: &'a Map<String, Value>,
     asked: RefCell<BTreeSet<&'static str>>,
@@ -17,7 +17,7 @@ pub struct Fields<'a> {
 
 impl<'a> Fields<'a> {
     /// Returns a reader over the object at `path`, or the complaint that it is no object.
-    pub fn new(path: &str, value: &'a Value) -> Result<Self, ApiError> {
+    pub(crate) fn new(path: &str, value: &'a Value) -> Result<Self, ApiError> {
         match value {
             Value::Object(map) => Ok(Self { path: path.to_owned(), map, asked: RefCell::default() }),
             other => {
@@ -28,18 +28,18 @@ impl<'a> Fields<'a> {
     }
 
     /// Returns the path of a field.
-    pub fn path(&self, name: &str) -> String {
+    pub(crate) fn path(&self, name: &str) -> String {
         if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
     }
 
     /// Returns a field as it is; null counts as absent.
-    pub fn raw(&self, name: &'static str) -> Option<&'a Value> {
+    pub(crate) fn raw(&self, name: &'static str) -> Option<&'a Value> {
         self.asked.borrow_mut().insert(name);
         self.map.get(name).filter(|value| !value.is_null())
     }
 
     /// Accepts fields that mean nothing here.
-    pub fn ignore(&self, names: &[&'static str]) {
+    pub(crate) fn ignore(&self, names: &[&'static str]) {
         self.asked.borrow_mut().extend(names);
     }
 
@@ -49,7 +49,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Returns a text.
-    pub fn text(&self, name: &'static str) -> Result<Option<&'a str>, ApiError> {
+    pub(crate) fn text(&self, name: &'static str) -> Result<Option<&'a str>, ApiError> {
         match self.raw(name) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
@@ -58,12 +58,12 @@ impl<'a> Fields<'a> {
     }
 
     /// Returns a text that must be there.
-    pub fn required_text(&self, name: &'static str) -> Result<&'a str, ApiError> {
+    pub(crate) fn required_text(&self, name: &'static str) -> Result<&'a str, ApiError> {
         self.text(name)?.ok_or_else(|| ApiError::field(self.path(name), "is required"))
     }
 
     /// Returns one of the allowed words.
-    pub fn word(&self, name: &'static str, allowed: &[&str]) -> Result<Option<&'a str>, ApiError> {
+    pub(crate) fn word(&self, name: &'static str, allowed: &[&str]) -> Result<Option<&'a str>, ApiError> {
         match self.text(name)? {
             Some(word) if !allowed.contains(&word) => {
                 Err(ApiError::field(self.path(name), format!("{word:?} is not one of {}", allowed.join(", "))))
@@ -73,7 +73,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Returns a boolean.
-    pub fn flag(&self, name: &'static str) -> Result<Option<bool>, ApiError> {
+    pub(crate) fn flag(&self, name: &'static str) -> Result<Option<bool>, ApiError> {
         match self.raw(name) {
             None => Ok(None),
             Some(Value::Bool(flag)) => Ok(Some(*flag)),
@@ -82,7 +82,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Returns a number within a range.
-    pub fn number(&self, name: &'static str, range: RangeInclusive<f64>) -> Result<Option<f32>, ApiError> {
+    pub(crate) fn number(&self, name: &'static str, range: RangeInclusive<f64>) -> Result<Option<f32>, ApiError> {
         let Some(value) = self.raw(name) else { return Ok(None) };
         let number = value.as_f64().ok_or_else(|| self.wrong(name, "a number", value))?;
         if range.contains(&number) {
@@ -94,7 +94,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Returns a whole number within a range.
-    pub fn whole(&self, name: &'static str, range: RangeInclusive<u64>) -> Result<Option<u64>, ApiError> {
+    pub(crate) fn whole(&self, name: &'static str, range: RangeInclusive<u64>) -> Result<Option<u64>, ApiError> {
         let Some(value) = self.raw(name) else { return Ok(None) };
         let Some(number) = value.as_u64() else {
             return Err(self.wrong(name, "a whole number, not negative", value));
@@ -108,7 +108,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Returns a list.
-    pub fn list(&self, name: &'static str) -> Result<Option<&'a [Value]>, ApiError> {
+    pub(crate) fn list(&self, name: &'static str) -> Result<Option<&'a [Value]>, ApiError> {
         match self.raw(name) {
             None => Ok(None),
             Some(Value::Array(list)) => Ok(Some(list)),
@@ -117,17 +117,17 @@ impl<'a> Fields<'a> {
     }
 
     /// Returns an object to read field by field.
-    pub fn object(&self, name: &'static str) -> Result<Option<Fields<'a>>, ApiError> {
+    pub(crate) fn object(&self, name: &'static str) -> Result<Option<Fields<'a>>, ApiError> {
         self.raw(name).map(|value| Fields::new(&self.path(name), value)).transpose()
     }
 
     /// Returns the fields as they are, marking all as asked for.
-    pub fn into_map(self) -> &'a Map<String, Value> {
+    pub(crate) fn into_map(self) -> &'a Map<String, Value> {
         self.map
     }
 
     /// Refuses fields that nobody asked for.
-    pub fn finish(self) -> Result<(), ApiError> {
+    pub(crate) fn finish(self) -> Result<(), ApiError> {
         let asked = self.asked.borrow();
         match self.map.keys().find(|key| !asked.contains(key.as_str())) {
             None => Ok(()),
@@ -141,7 +141,7 @@ impl<'a> Fields<'a> {
 }
 
 /// Returns the name of a JSON value's type.
-pub fn kind_of(value: &Value) -> &'static str {
+pub(crate) fn kind_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",
@@ -153,7 +153,7 @@ pub fn kind_of(value: &Value) -> &'static str {
 }
 
 /// Parses a JSON body; the complaint tells line and column.
-pub fn parse_json(body: &[u8]) -> Result<Value, ApiError> {
+pub(crate) fn parse_json(body: &[u8]) -> Result<Value, ApiError> {
     if std::str::from_utf8(body).is_err() {
         return Err(ApiError::body("is not valid UTF-8"));
     }

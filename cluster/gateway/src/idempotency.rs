@@ -1,22 +1,36 @@
-//! Requests whose ids clients chose: the same id, while it runs, attaches to the running request and never runs twice.
+//! The requests that run now, by id: no id runs twice. On the native endpoint the same id attaches to the running
+//! request and gets its end.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::http::StatusCode;
-use mstar_contract::{Emission, Summary};
+use mstar_contract::{Emission, RequestId, Summary};
 use tokio::sync::watch;
 
 use crate::ApiError;
+use crate::error::client_gone;
 
 /// How a request ended, for those who attached to it.
-pub type Terminal = Result<(Arc<[Emission]>, Summary), ApiError>;
+pub(crate) type Terminal = Result<(Arc<[Emission]>, Summary), ApiError>;
 
-type Ends = BTreeMap<String, watch::Receiver<Option<Terminal>>>;
-
-/// The requests with chosen ids that run now.
+/// The requests that run now.
 #[derive(Clone, Default)]
-pub struct Running(Arc<Mutex<Ends>>);
+pub struct Running(Arc<Mutex<Table>>);
+
+#[derive(Default)]
+struct Table {
+    /// All of them.
+    ids: BTreeSet<RequestId>,
+    /// Those that others may attach to.
+    ends: BTreeMap<String, watch::Receiver<Option<Terminal>>>,
+}
+
+/// A request's entry among those that run; dropped, it runs no more.
+pub struct Entry {
+    id: RequestId,
+    running: Running,
+}
 
 /// What a client's id led to.
 pub enum Claim {
@@ -39,23 +53,44 @@ pub struct Attachment(watch::Receiver<Option<Terminal>>);
 impl Running {
     /// Claims an id.
     pub fn claim(&self, id: &str) -> Claim {
-        let mut ends = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(end) = ends.get(id) {
+        let mut table = self.table();
+        if let Some(end) = table.ends.get(id) {
             return Claim::Attached(Attachment(end.clone()));
         }
         let (end, receiver) = watch::channel(None);
-        ends.insert(id.to_owned(), receiver);
+        table.ends.insert(id.to_owned(), receiver);
         Claim::First(Owner { id: id.to_owned(), running: self.clone(), end })
+    }
+
+    /// Enters a request, unless one of its id runs.
+    pub fn enter(&self, id: &RequestId) -> Option<Entry> {
+        let entered = self.table().ids.insert(Arc::clone(id));
+        entered.then(|| Entry { id: Arc::clone(id), running: self.clone() })
+    }
+
+    /// Returns whether a request runs.
+    pub fn has(&self, id: &str) -> bool {
+        self.table().ids.contains(id)
     }
 
     /// Returns how many run.
     pub fn len(&self) -> usize {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.table().ids.len()
     }
 
     /// Returns whether none runs.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.running.table().ids.remove(&self.id);
     }
 }
 
@@ -68,12 +103,12 @@ impl Owner {
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        self.running.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
+        self.running.table().ends.remove(&self.id);
         self.end.send_if_modified(|end| {
             let lost = end.is_none();
             if lost {
-                let status = StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST);
-                *end = Some(Err(ApiError::new(status, "cancelled", "the client that ran this request went away")));
+                let message = "the client that ran this request went away";
+                *end = Some(Err(ApiError::new(client_gone(), "cancelled", message)));
             }
             lost
         });
@@ -107,6 +142,15 @@ mod tests {
         assert!(attached.end().await.is_ok());
         assert!(running.is_empty());
         assert!(matches!(running.claim("a"), Claim::First(_)));
+    }
+
+    #[test]
+    fn an_id_runs_once_at_a_time() {
+        let running = Running::default();
+        let entry = running.enter(&"a".into()).unwrap();
+        assert!(running.enter(&"a".into()).is_none() && running.has("a") && running.len() == 1);
+        drop(entry);
+        assert!(running.enter(&"a".into()).is_some() && running.is_empty());
     }
 
     #[tokio::test]

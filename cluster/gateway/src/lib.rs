@@ -18,13 +18,16 @@ mod call;
 mod error;
 mod fields;
 mod idempotency;
+mod label;
 mod native;
 mod native_answer;
 mod openai;
 mod sampling;
 mod state;
+mod streamed;
 mod wire;
 
 pub use auth::ApiKeys;
 pub use error::ApiError;
+pub use idempotency::Running;
 pub use state::{Gateway, Limits, Operations, Readiness, router};

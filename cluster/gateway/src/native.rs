@@ -5,17 +5,19 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use mstar_contract::{Media, Message, Part, Role, Task};
+use mstar_contract::{Media, Message, Part, Role, Task, TraceContext};
 use mstar_graph::Modality;
 use mstar_media::{MediaKind, sniff};
 use serde_json::{Value, json};
 
 use crate::body::{Form, Upload, read_form};
-use crate::call::{Call, Wanted, label, streamed};
+use crate::call::{Call, Wanted};
 use crate::fields::{Fields, parse_json};
 use crate::idempotency::Claim;
+use crate::label::label;
 use crate::native_answer::{attached_document, attached_stream, document, write_stream};
 use crate::sampling::read_sampling;
+use crate::streamed::streamed;
 use crate::{ApiError, Gateway};
 
 /// The form's fields.
@@ -26,9 +28,9 @@ const FIELDS: [&str; 7] =
 const MAX_TEXT_BYTES: usize = 1 << 20;
 
 /// Runs any model's walks.
-pub async fn generate(State(gateway): State<Arc<Gateway>>, request: Request) -> Result<Response, ApiError> {
+pub(crate) async fn generate(State(gateway): State<Arc<Gateway>>, request: Request) -> Result<Response, ApiError> {
     let headers = request.headers().clone();
-    let form = read_form(request, gateway.limits.body_bytes).await?;
+    let form = read_form(request, &gateway.limits).await?;
     form.refuse_unknown(&FIELDS, &["files"])?;
     let streaming = form.flag("streaming")?.unwrap_or(true);
     let kwargs = match form.one("model_kwargs")?.filter(|text| !text.trim().is_empty()) {
@@ -42,11 +44,14 @@ pub async fn generate(State(gateway): State<Arc<Gateway>>, request: Request) -> 
         Some(Claim::Attached(attachment)) => {
             let id = wanted.id.unwrap_or_default();
             let end = attachment.end().await?;
-            return Ok(if streaming { attached_stream(&end) } else { attached_document(&id, &end) });
+            let mut response = if streaming { attached_stream(&end) } else { attached_document(&id, &end) };
+            label(&mut response, &id.into(), TraceContext::default());
+            return Ok(response);
         }
         Some(Claim::First(owner)) => Some(owner),
         None => None,
     };
+    let outputs = wanted.outputs.clone();
     let call = match Call::begin(&gateway, served, &headers, wanted).await {
         Ok(call) => call,
         Err(error) => {
@@ -56,14 +61,12 @@ pub async fn generate(State(gateway): State<Arc<Gateway>>, request: Request) -> 
             return Err(error);
         }
     };
-    let (id, trace) = (Arc::clone(call.id()), call.trace());
-    let mut response = if streaming {
-        streamed("application/x-ndjson", move |writer| write_stream(writer, call, owner))
+    let labels = call.labels();
+    Ok(labels(if streaming {
+        streamed("application/x-ndjson", move |writer| write_stream(writer, call, owner, outputs))
     } else {
-        document(call, owner).await?
-    };
-    label(&mut response, &id, trace);
-    Ok(response)
+        document(call, owner, outputs).await?
+    }))
 }
 
 /// Returns the model's name, from its own field or from among the options, where M*'s client puts it.
@@ -90,6 +93,9 @@ fn read_wanted(form: Form, kwargs: &Value, token_limit: u32) -> Result<Wanted, A
     };
     let options = Fields::new("model_kwargs", kwargs)?;
     wanted.sampling = read_sampling(&options, token_limit)?;
+    if wanted.sampling.logprobs.is_some() {
+        wanted.outputs.insert(Modality::Detail);
+    }
     wanted.seed = options.whole("seed", 0..=u64::MAX)?;
     for (key, value) in options.into_map() {
         if !SAMPLING_KEYS.contains(&key.as_str()) && !value.is_null() {
@@ -119,9 +125,23 @@ fn read_wanted(form: Form, kwargs: &Value, token_limit: u32) -> Result<Wanted, A
 
 /// Keys among the options that choose the model or how tokens are chosen.
 const SAMPLING_KEYS: [&str; 17] = [
-    "model", "seed", "temperature", "top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty",
-    "frequency_penalty", "logit_bias", "stop", "max_tokens", "max_completion_tokens", "max_output_tokens",
-    "max_new_tokens", "logprobs", "top_logprobs",
+    "model",
+    "seed",
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "repetition_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+    "logit_bias",
+    "stop",
+    "max_tokens",
+    "max_completion_tokens",
+    "max_output_tokens",
+    "max_new_tokens",
+    "logprobs",
+    "top_logprobs",
 ];
 
 fn read_modalities(field: &str, list: &str) -> Result<BTreeSet<Modality>, ApiError> {

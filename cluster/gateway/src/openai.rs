@@ -1,8 +1,8 @@
 //! The OpenAI-compatible endpoints. Their judge is the unmodified `openai` package.
 
-pub mod chat;
+pub(crate) mod chat;
 mod chat_answer;
 mod chat_parse;
-pub mod models;
-pub mod speech;
-pub mod transcriptions;
+pub(crate) mod models;
+pub(crate) mod speech;
+pub(crate) mod transcriptions;

@@ -18,7 +18,7 @@ const MAX_BIASES: usize = 1024;
 const MAX_TOKENS: [&str; 4] = ["max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens"];
 
 /// Reads the sampling fields of an object; `limit` is the deployment's bound on sampled tokens.
-pub fn read_sampling(fields: &Fields<'_>, limit: u32) -> Result<Sampling, ApiError> {
+pub(crate) fn read_sampling(fields: &Fields<'_>, limit: u32) -> Result<Sampling, ApiError> {
     Ok(Sampling {
         temperature: fields.number("temperature", 0.0..=2.0)?,
         top_p: fields.number("top_p", 0.0..=1.0)?,

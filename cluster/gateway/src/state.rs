@@ -31,8 +31,10 @@ pub struct Gateway {
     pub keys: ApiKeys,
     /// The views and switches of the running cluster.
     pub operations: Arc<dyn Operations>,
-    /// Requests whose ids clients chose.
+    /// The requests that run; begin with the default.
     pub running: Running,
+    /// Whether a request that comes without a trace begins one.
+    pub begin_traces: bool,
 }
 
 /// Bounds on what clients may send.

@@ -2,13 +2,14 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use mstar_contract::{Emission, Value};
+use mstar_contract::{Emission, TensorRef, Value};
 use mstar_graph::Modality;
+use mstar_media::pcm16_bytes;
 use serde_json::json;
 
 /// An emission as bytes for a client.
 #[derive(Clone, Debug)]
-pub struct Packed {
+pub(crate) struct Packed {
     /// How to read the bytes.
     pub modality: Modality,
     /// The bytes: UTF-8 text, 16-bit little-endian PCM, little-endian float32, or JSON.
@@ -18,15 +19,16 @@ pub struct Packed {
 }
 
 /// Packs an emission.
-pub fn pack(emission: &Emission) -> Packed {
+pub(crate) fn pack(emission: &Emission) -> Packed {
     let (bytes, metadata) = match &emission.value {
         Value::Text(text) => (text.as_bytes().to_vec(), json!({})),
         Value::Audio { samples, sample_rate } => {
-            (pcm16(samples.tensor().f32s()), json!({"sample_rate": sample_rate, "num_channels": 1}))
+            (pcm16_bytes(samples_of(samples)), json!({"sample_rate": sample_rate, "num_channels": 1}))
         }
         Value::Tensor(tensor) => {
-            let bytes = tensor.tensor().f32s().iter().flat_map(|x| x.to_le_bytes()).collect();
-            (bytes, json!({"shape": tensor.tensor().shape(), "dtype": "float32"}))
+            let floats = tensor.tensor().to_f32().expect("invariant: every host tensor converts to float32");
+            let bytes = floats.f32s().unwrap_or_default().iter().flat_map(|x| x.to_le_bytes()).collect();
+            (bytes, json!({"shape": tensor.tensor().dims(), "dtype": "float32"}))
         }
         Value::Json(value) => (value.to_string().into_bytes(), json!({"port": emission.port.as_str()})),
         Value::Tokens(tokens) => (tokens.iter().flat_map(|t| t.to_le_bytes()).collect(), json!({"dtype": "uint32"})),
@@ -35,26 +37,26 @@ pub fn pack(emission: &Emission) -> Packed {
     Packed { modality: emission.modality, bytes, metadata }
 }
 
-/// Returns float samples as 16-bit little-endian PCM.
-pub fn pcm16(samples: &[f32]) -> Vec<u8> {
-    mstar_media::pcm16_bytes(samples)
+/// Returns the samples of an audio value.
+pub(crate) fn samples_of(samples: &TensorRef) -> &[f32] {
+    samples.tensor().f32s().expect("invariant: audio is float32")
 }
 
 /// Returns bytes as base64 text.
-pub fn base64(bytes: &[u8]) -> String {
+pub(crate) fn base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
 impl Packed {
     /// Returns the line of the native stream, with its newline.
-    pub fn line(&self) -> String {
+    pub(crate) fn line(&self) -> String {
         let line =
             json!({"modality": self.modality.to_string(), "data": base64(&self.bytes), "metadata": self.metadata});
         format!("{line}\n")
     }
 
     /// Returns the entry of the native document.
-    pub fn entry(&self) -> serde_json::Value {
+    pub(crate) fn entry(&self) -> serde_json::Value {
         json!({"data": base64(&self.bytes), "metadata": self.metadata})
     }
 }

@@ -10,45 +10,44 @@ use mstar_contract::{ClientEvent, Task, Usage};
 use mstar_graph::Modality;
 use serde_json::{Value, json};
 
-use super::chat_answer::{Answer, Head, choice, usage_json};
+use super::chat_answer::{Answer, Head, choice, finish_name, usage_json};
 use super::chat_parse::{ChatCall, read_chat};
 use crate::body::read_json;
-use crate::call::{BodyWriter, Call, DONE_EVENT, Wanted, event, label, streamed};
+use crate::call::{Call, Wanted};
+use crate::label::chosen_id;
+use crate::streamed::{BodyWriter, DONE_EVENT, event, streamed};
 use crate::{ApiError, Gateway};
 
 /// Answers a conversation.
-pub async fn complete(State(gateway): State<Arc<Gateway>>, request: Request) -> Result<Response, ApiError> {
+pub(crate) async fn complete(State(gateway): State<Arc<Gateway>>, request: Request) -> Result<Response, ApiError> {
     let headers = request.headers().clone();
-    let body = read_json(request, gateway.limits.body_bytes).await?;
+    let body = read_json(request, &gateway.limits).await?;
     let chat = read_chat(&body, gateway.limits.max_output_tokens)?;
     let served = gateway.served(chat.model.as_deref())?;
-    let head = Head::new(served.model.id().as_str(), &chat);
+    let head = Head::new(served.model().id().as_str(), &chat);
     let mut calls = Vec::new();
     for index in 0..chat.n {
         calls.push(Call::begin(&gateway, served, &headers, wanted(&chat, &headers, index)).await?);
     }
-    let Some((id, trace)) = calls.first().map(|call| (Arc::clone(call.id()), call.trace())) else {
+    let Some(labels) = calls.first().map(Call::labels) else {
         return Err(ApiError::field("n", "must be at least 1"));
     };
-    let mut response = if chat.stream {
+    Ok(labels(if chat.stream {
         let include_usage = chat.include_usage;
         streamed("text/event-stream", move |writer| write_stream(writer, calls, head, include_usage))
     } else {
         document(calls, &head).await?
-    };
-    label(&mut response, &id, trace);
-    Ok(response)
+    }))
 }
 
 fn wanted(chat: &ChatCall, headers: &HeaderMap, index: u64) -> Wanted {
-    let chosen = headers.get("x-request-id").and_then(|v| v.to_str().ok()).map(str::to_owned);
     let mut outputs = chat.outputs.clone();
     if chat.sampling.logprobs.is_some() {
         outputs.insert(Modality::Detail);
     }
     Wanted {
         // Several answers are several requests: only the first can have the client's id.
-        id: chosen.filter(|_| index == 0),
+        id: chosen_id(headers).filter(|_| index == 0),
         task: Task::Chat,
         messages: chat.messages.clone(),
         media: chat.media.clone(),
@@ -71,7 +70,7 @@ async fn document(calls: Vec<Call>, head: &Head) -> Result<Response, ApiError> {
         choices.push(answer.into_choice(index, head, summary.finish)?);
         count(&mut usage, index, summary.usage);
     }
-    Ok(Json(head.document("chat.completion", choices, Some(usage_json(usage)))).into_response())
+    Ok(Json(head.completion(choices, usage_json(usage))).into_response())
 }
 
 /// All answers share one prompt: it counts once.
@@ -80,48 +79,58 @@ fn count(total: &mut Usage, index: usize, usage: Usage) {
     total.add(Usage { prompt_tokens, ..usage });
 }
 
+/// Writes the answers one after the other as chunks; after an error no `[DONE]` follows.
 async fn write_stream(writer: BodyWriter, calls: Vec<Call>, head: Head, include_usage: bool) {
     let mut usage = Usage::default();
-    for (index, mut call) in calls.into_iter().enumerate() {
-        let first = head.document("chat.completion.chunk", vec![choice(index, json!({"role": "assistant", "content": ""}), None)], None);
-        if !writer.send(event(&first)).await {
-            return;
-        }
-        loop {
-            let next = tokio::select! {
-                next = call.next() => next,
-                () = writer.closed() => return,
-            };
-            let delta = match next {
-                ClientEvent::Emitted(emission) => match head.delta(&emission) {
-                    Some(delta) => choice(index, delta.0, delta.1),
-                    None => continue,
-                },
-                ClientEvent::Done(summary) => {
-                    count(&mut usage, index, summary.usage);
-                    let mut last = choice(index, json!({}), None);
-                    last["finish_reason"] = json!(super::chat_answer::finish_name(summary.finish));
-                    if !writer.send(event(&head.document("chat.completion.chunk", vec![last], None))).await {
-                        return;
-                    }
-                    break;
-                }
-                ClientEvent::Failed(failure) => {
-                    // The last event tells the error; without [DONE] nobody takes it for a success.
-                    writer.send(event(&ApiError::from(failure).json())).await;
-                    return;
-                }
-            };
-            if !writer.send(event(&head.document("chat.completion.chunk", vec![delta], None))).await {
-                return;
-            }
+    for (index, call) in calls.into_iter().enumerate() {
+        match write_answer(&writer, index, call, &head).await {
+            Written::Whole(used) => count(&mut usage, index, used),
+            Written::Failed => return writer.finish().await,
+            Written::ClientGone => return,
         }
     }
     if include_usage {
-        let last: Value = head.document("chat.completion.chunk", vec![], Some(usage_json(usage)));
+        let last: Value = head.chunk(Vec::new(), Some(usage_json(usage)));
         if !writer.send(event(&last)).await {
             return;
         }
     }
-    writer.send(DONE_EVENT).await;
+    if writer.send(DONE_EVENT).await {
+        writer.finish().await;
+    }
+}
+
+/// How far an answer was written.
+enum Written {
+    Whole(Usage),
+    Failed,
+    ClientGone,
+}
+
+async fn write_answer(writer: &BodyWriter, index: usize, mut call: Call, head: &Head) -> Written {
+    let role = choice(index, json!({"role": "assistant", "content": ""}), None);
+    if !writer.send(event(&head.chunk(vec![role], None))).await {
+        return Written::ClientGone;
+    }
+    while let Some(next) = writer.next_of(&mut call).await {
+        let (piece, written) = match next {
+            ClientEvent::Emitted(emission) => match head.delta(&emission) {
+                Some((delta, logprobs)) => (head.chunk(vec![choice(index, delta, logprobs)], None), None),
+                None => continue,
+            },
+            ClientEvent::Done(summary) => {
+                let mut last = choice(index, json!({}), None);
+                last["finish_reason"] = json!(finish_name(summary.finish));
+                (head.chunk(vec![last], None), Some(Written::Whole(summary.usage)))
+            }
+            ClientEvent::Failed(failure) => (call.error(failure).json(), Some(Written::Failed)),
+        };
+        if !writer.send(event(&piece)).await {
+            return Written::ClientGone;
+        }
+        if let Some(written) = written {
+            return written;
+        }
+    }
+    Written::ClientGone
 }

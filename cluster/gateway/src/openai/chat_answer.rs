@@ -3,12 +3,12 @@
 use axum::http::StatusCode;
 use mstar_contract::{Emission, FinishReason, Usage, Value as Emitted};
 use mstar_graph::Modality;
-use mstar_media::{AudioFormat, encode};
+use mstar_media::{AudioFormat, encode, pcm16_bytes};
 use serde_json::{Value, json};
 
 use super::chat_parse::ChatCall;
-use crate::wire::{base64, pcm16};
 use crate::ApiError;
+use crate::wire::{base64, samples_of};
 
 /// What every document of one call shares.
 #[derive(Clone, Debug)]
@@ -45,8 +45,17 @@ impl Head {
         }
     }
 
-    /// Returns a completion or a chunk with these choices.
-    pub(super) fn document(&self, object: &str, choices: Vec<Value>, usage: Option<Value>) -> Value {
+    /// Returns a whole completion.
+    pub(super) fn completion(&self, choices: Vec<Value>, usage: Value) -> Value {
+        self.document("chat.completion", choices, Some(usage))
+    }
+
+    /// Returns a chunk of a stream.
+    pub(super) fn chunk(&self, choices: Vec<Value>, usage: Option<Value>) -> Value {
+        self.document("chat.completion.chunk", choices, usage)
+    }
+
+    fn document(&self, object: &str, choices: Vec<Value>, usage: Option<Value>) -> Value {
         let mut document = json!({
             "id": self.id, "object": object, "created": self.created, "model": self.model, "choices": choices,
         });
@@ -64,11 +73,11 @@ impl Head {
             }
             (Emitted::Text(text), Modality::Text) => Some((json!({"content": &**text}), None)),
             (Emitted::Audio { samples, .. }, _) => {
-                let data = base64(&pcm16(samples.tensor().f32s()));
+                let data = base64(&pcm16_bytes(samples_of(samples)));
                 Some((json!({"audio": {"id": self.audio_id(), "data": data}}), None))
             }
             (Emitted::Json(detail), Modality::Detail) if self.logprobs && emission.port.as_str() == DETAIL_PORT => {
-                Some((json!({}), Some(json!({"content": [&**detail], "refusal": null}))))
+                Some((json!({}), Some(json!({"content": detail["logprobs"], "refusal": null}))))
             }
             _ => None,
         }
@@ -85,24 +94,29 @@ impl Answer {
             (Emitted::Text(text), Modality::Text) => self.text.push_str(text),
             (Emitted::Audio { samples, sample_rate }, _) => {
                 self.sample_rate = *sample_rate;
-                self.samples.extend_from_slice(samples.tensor().f32s());
+                self.samples.extend_from_slice(samples_of(samples));
             }
             (Emitted::Json(detail), Modality::Detail) if emission.port.as_str() == DETAIL_PORT => {
-                self.logprobs.push((**detail).clone());
+                self.logprobs.extend(detail["logprobs"].as_array().into_iter().flatten().cloned());
             }
             _ => {}
         }
     }
 
     /// Returns the finished choice.
-    pub(super) fn into_choice(self, index: usize, head: &Head, finish: Option<FinishReason>) -> Result<Value, ApiError> {
+    pub(super) fn into_choice(
+        self,
+        index: usize,
+        head: &Head,
+        finish: Option<FinishReason>,
+    ) -> Result<Value, ApiError> {
         let mut message = json!({"role": "assistant", "content": self.text, "refusal": null});
         if head.speaks {
             let bytes = match head.audio_format.as_str() {
-                "pcm16" => pcm16(&self.samples),
+                "pcm16" => pcm16_bytes(&self.samples),
                 name => {
                     let format = if name == "flac" { AudioFormat::Flac } else { AudioFormat::Wav };
-                    encode(&self.samples, self.sample_rate.max(1), format).map_err(|error| {
+                    encode(format, &self.samples, self.sample_rate.max(1)).map_err(|error| {
                         ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", format!("audio: {error}"))
                     })?
                 }

@@ -20,7 +20,7 @@ const MAX_CHOICES: u64 = 8;
 
 /// A chat completion as it was asked for.
 #[derive(Debug)]
-pub struct ChatCall {
+pub(crate) struct ChatCall {
     /// The model, when named.
     pub model: Option<String>,
     /// The conversation.
@@ -50,7 +50,7 @@ const NEUTRAL: [&str; 7] =
     ["user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "parallel_tool_calls"];
 
 /// Reads the body; `token_limit` is the deployment's bound on sampled tokens.
-pub fn read_chat(body: &Value, token_limit: u32) -> Result<ChatCall, ApiError> {
+pub(crate) fn read_chat(body: &Value, token_limit: u32) -> Result<ChatCall, ApiError> {
     let fields = Fields::new("", body)?;
     fields.ignore(&NEUTRAL);
     let mut media = Vec::new();
@@ -163,9 +163,11 @@ fn read_message(path: &str, value: &Value, media: &mut Vec<Media>) -> Result<Mes
 fn read_part(path: &str, value: &Value, media: &mut Vec<Media>) -> Result<Part, ApiError> {
     let part = Fields::new(path, value)?;
     let read = match part.required_text("type")? {
-        "text" | "refusal" => Part::Text(Arc::from(part.required_text("text")?)),
+        "text" => Part::Text(Arc::from(part.required_text("text")?)),
+        "refusal" => Part::Text(Arc::from(part.required_text("refusal")?)),
         "input_audio" => {
-            let audio = part.object("input_audio")?.ok_or_else(|| ApiError::field(part.path("input_audio"), "is required"))?;
+            let audio =
+                part.object("input_audio")?.ok_or_else(|| ApiError::field(part.path("input_audio"), "is required"))?;
             audio.word("format", &["wav", "mp3", "flac", "ogg"])?;
             let field = audio.path("data");
             let bytes = decode_base64(&field, audio.required_text("data")?)?;
@@ -243,7 +245,10 @@ mod tests {
         complains(json!({"messages": [{"role": "king", "content": "x"}]}), "messages[0].role");
         complains(json!({"messages": [{"role": "user"}]}), "messages[0].content");
         complains(turn(json!([{"type": "text"}])), "messages[0].content[0].text");
-        complains(turn(json!([{"type": "input_audio", "input_audio": {"data": "%%"}}])), "messages[0].content[0].input_audio.data");
+        complains(
+            turn(json!([{"type": "input_audio", "input_audio": {"data": "%%"}}])),
+            "messages[0].content[0].input_audio.data",
+        );
         complains(
             turn(json!([{"type": "image_url", "image_url": {"url": "http://x/y.png"}}])),
             "messages[0].content[0].image_url.url",

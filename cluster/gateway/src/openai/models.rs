@@ -10,18 +10,18 @@ use serde_json::{Value, json};
 use crate::{ApiError, Gateway};
 
 /// Lists the served models.
-pub async fn list(State(gateway): State<Arc<Gateway>>) -> Json<Value> {
+pub(crate) async fn list(State(gateway): State<Arc<Gateway>>) -> Json<Value> {
     let data: Vec<Value> = gateway.models.values().map(|served| describe(&gateway, served)).collect();
     Json(json!({"object": "list", "data": data}))
 }
 
 /// Describes one served model.
-pub async fn one(State(gateway): State<Arc<Gateway>>, Path(id): Path<String>) -> Result<Json<Value>, ApiError> {
+pub(crate) async fn one(State(gateway): State<Arc<Gateway>>, Path(id): Path<String>) -> Result<Json<Value>, ApiError> {
     Ok(Json(describe(&gateway, gateway.served(Some(&id))?)))
 }
 
 fn describe(gateway: &Gateway, served: &Served) -> Value {
-    let (id, card) = (served.model.id(), served.model.card());
+    let (id, card) = (served.model().id(), served.model().card());
     let names = |list: &[mstar_graph::Modality]| list.iter().map(ToString::to_string).collect::<Vec<_>>();
     json!({
         "id": id.as_str(),

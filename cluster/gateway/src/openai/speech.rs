@@ -8,13 +8,15 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use mstar_contract::{ClientEvent, Emission, Message, Part, Role, Task, Value as Emitted};
 use mstar_graph::Modality;
-use mstar_media::{AudioFormat, encode, streaming_wav_header};
+use mstar_media::{AudioFormat, encode, pcm16_bytes, wav_header};
 use serde_json::{Value, json};
 
 use crate::body::read_json;
-use crate::call::{BodyWriter, Call, Wanted, event, label, streamed};
+use crate::call::{Call, Wanted};
 use crate::fields::Fields;
-use crate::wire::{base64, pcm16};
+use crate::label::chosen_id;
+use crate::streamed::{BodyWriter, event, streamed};
+use crate::wire::{base64, samples_of};
 use crate::{ApiError, Gateway};
 
 /// Longest text to speak, in characters.
@@ -23,20 +25,20 @@ const MAX_CHARS: usize = 100_000;
 struct SpeechCall {
     model: Option<String>,
     input: String,
-    format: String,
+    format: AudioFormat,
     sse: bool,
     seed: Option<u64>,
     options: BTreeMap<String, Value>,
 }
 
 /// Speaks a text.
-pub async fn speak(State(gateway): State<Arc<Gateway>>, request: Request) -> Result<Response, ApiError> {
+pub(crate) async fn speak(State(gateway): State<Arc<Gateway>>, request: Request) -> Result<Response, ApiError> {
     let headers = request.headers().clone();
-    let body = read_json(request, gateway.limits.body_bytes).await?;
+    let body = read_json(request, &gateway.limits).await?;
     let speech = read_speech(&body)?;
     let served = gateway.served(speech.model.as_deref())?;
     let wanted = Wanted {
-        id: headers.get("x-request-id").and_then(|v| v.to_str().ok()).map(str::to_owned),
+        id: chosen_id(&headers),
         task: Task::Speak,
         messages: vec![Message { role: Role::User, parts: vec![Part::Text(speech.input.as_str().into())] }],
         outputs: BTreeSet::from([Modality::Audio]),
@@ -45,15 +47,13 @@ pub async fn speak(State(gateway): State<Arc<Gateway>>, request: Request) -> Res
         ..Wanted::default()
     };
     let call = Call::begin(&gateway, served, &headers, wanted).await?;
-    let (id, trace) = (Arc::clone(call.id()), call.trace());
-    let mut response = match (speech.sse, speech.format.as_str()) {
-        (true, _) => streamed("text/event-stream", move |writer| write_events(writer, call)),
-        (false, "wav") => streamed("audio/wav", move |writer| write_audio(writer, call, true)),
-        (false, "pcm") => streamed("audio/pcm", move |writer| write_audio(writer, call, false)),
-        (false, _) => flac(call).await?,
-    };
-    label(&mut response, &id, trace);
-    Ok(response)
+    let labels = call.labels();
+    let format = speech.format;
+    Ok(labels(match format {
+        AudioFormat::Flac => flac(call).await?,
+        _ if speech.sse => streamed("text/event-stream", move |writer| write_events(writer, call, format)),
+        _ => streamed(format.content_type(), move |writer| write_audio(writer, call, format)),
+    }))
 }
 
 fn read_speech(body: &Value) -> Result<SpeechCall, ApiError> {
@@ -75,11 +75,17 @@ fn read_speech(body: &Value) -> Result<SpeechCall, ApiError> {
         options.insert("speed".to_owned(), speed.clone());
     }
     let sse = fields.word("stream_format", &["audio", "sse"])? == Some("sse");
-    let formats: &[&str] = if sse { &["pcm", "wav"] } else { &["wav", "pcm", "flac"] };
+    // A FLAC file tells its length at the beginning: it cannot be streamed.
+    let formats: &[&str] = if sse { &["wav", "pcm"] } else { &["wav", "pcm", "flac"] };
+    let format = match fields.word("response_format", formats)? {
+        Some("pcm") => AudioFormat::Pcm,
+        Some("flac") => AudioFormat::Flac,
+        _ => AudioFormat::Wav,
+    };
     let call = SpeechCall {
         model: fields.text("model")?.map(str::to_owned),
         input,
-        format: fields.word("response_format", formats)?.unwrap_or("wav").to_owned(),
+        format,
         sse,
         seed: fields.whole("seed", 0..=u64::MAX)?,
         options,
@@ -90,47 +96,51 @@ fn read_speech(body: &Value) -> Result<SpeechCall, ApiError> {
 
 fn audio_of(emission: &Emission) -> Option<(&[f32], u32)> {
     match &emission.value {
-        Emitted::Audio { samples, sample_rate } => Some((samples.tensor().f32s(), *sample_rate)),
+        Emitted::Audio { samples, sample_rate } => Some((samples_of(samples), *sample_rate)),
         _ => None,
     }
 }
 
-async fn write_audio(writer: BodyWriter, mut call: Call, wav: bool) {
-    let mut header_due = wav;
-    loop {
-        let next = tokio::select! {
-            next = call.next() => next,
-            () = writer.closed() => return,
-        };
+/// Returns the samples as they go into the stream, after the header when they are the first.
+fn packed(samples: &[f32], sample_rate: u32, format: AudioFormat, first: bool) -> Vec<u8> {
+    let mut piece = Vec::new();
+    if first && format == AudioFormat::Wav {
+        piece.extend(wav_header(sample_rate, None));
+    }
+    piece.extend(pcm16_bytes(samples));
+    piece
+}
+
+async fn write_audio(writer: BodyWriter, mut call: Call, format: AudioFormat) {
+    let mut first = true;
+    while let Some(next) = writer.next_of(&mut call).await {
         match next {
             ClientEvent::Emitted(emission) => {
                 let Some((samples, sample_rate)) = audio_of(&emission) else { continue };
-                let mut piece = if header_due { streaming_wav_header(sample_rate) } else { Vec::new() };
-                header_due = false;
-                piece.extend(pcm16(samples));
-                if !writer.send(piece).await {
+                if !writer.send(packed(samples, sample_rate, format, first)).await {
                     return;
                 }
+                first = false;
             }
-            ClientEvent::Done(_) => return,
+            ClientEvent::Done(_) => return writer.finish().await,
             ClientEvent::Failed(failure) => {
-                tracing::warn!(error = %failure, "speech broke off");
-                return writer.abort().await;
+                // There is no place for an error among samples: the body breaks off.
+                tracing::warn!(request.id = &**call.id(), error = %failure, "speech broke off");
+                return;
             }
         }
     }
 }
 
-async fn write_events(writer: BodyWriter, mut call: Call) {
-    loop {
-        let next = tokio::select! {
-            next = call.next() => next,
-            () = writer.closed() => return,
-        };
+async fn write_events(writer: BodyWriter, mut call: Call, format: AudioFormat) {
+    let mut first = true;
+    while let Some(next) = writer.next_of(&mut call).await {
         let (data, ended) = match next {
             ClientEvent::Emitted(emission) => match audio_of(&emission) {
-                Some((samples, _)) => {
-                    (json!({"type": "speech.audio.delta", "audio": base64(&pcm16(samples))}), false)
+                Some((samples, sample_rate)) => {
+                    let audio = base64(&packed(samples, sample_rate, format, first));
+                    first = false;
+                    (json!({"type": "speech.audio.delta", "audio": audio}), false)
                 }
                 None => continue,
             },
@@ -141,10 +151,13 @@ async fn write_events(writer: BodyWriter, mut call: Call) {
                 });
                 (json!({"type": "speech.audio.done", "usage": usage}), true)
             }
-            ClientEvent::Failed(failure) => (ApiError::from(failure).json(), true),
+            ClientEvent::Failed(failure) => (call.error(failure).json(), true),
         };
-        if !writer.send(event(&data)).await || ended {
+        if !writer.send(event(&data)).await {
             return;
+        }
+        if ended {
+            return writer.finish().await;
         }
     }
 }
@@ -161,7 +174,7 @@ async fn flac(call: Call) -> Result<Response, ApiError> {
     if sample_rate == 0 {
         return Err(internal("the model gave no audio".to_owned()));
     }
-    let bytes = encode(&samples, sample_rate, AudioFormat::Flac).map_err(|error| internal(format!("flac: {error}")))?;
+    let bytes = encode(AudioFormat::Flac, &samples, sample_rate).map_err(|error| internal(format!("flac: {error}")))?;
     let mut response = bytes.into_response();
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("audio/flac"));
     Ok(response)

@@ -13,13 +13,22 @@ use mstar_graph::Modality;
 use serde_json::{Value, json};
 
 use crate::body::{Form, read_form};
-use crate::call::{BodyWriter, Call, DONE_EVENT, Wanted, event, label, streamed};
+use crate::call::{Call, Wanted};
+use crate::label::chosen_id;
+use crate::streamed::{BodyWriter, DONE_EVENT, event, streamed};
 use crate::{ApiError, Gateway};
 
 /// The form's fields.
 const FIELDS: [&str; 9] = [
-    "model", "language", "prompt", "response_format", "temperature", "stream", "timestamp_granularities[]",
-    "timestamp_granularities", "seed",
+    "model",
+    "language",
+    "prompt",
+    "response_format",
+    "temperature",
+    "stream",
+    "timestamp_granularities[]",
+    "timestamp_granularities",
+    "seed",
 ];
 /// How the answer may be packed.
 const FORMATS: [&str; 5] = ["json", "text", "verbose_json", "srt", "vtt"];
@@ -27,9 +36,9 @@ const FORMATS: [&str; 5] = ["json", "text", "verbose_json", "srt", "vtt"];
 const SEGMENT_PORT: &str = "segments";
 
 /// Writes down what is said in a file.
-pub async fn transcribe(State(gateway): State<Arc<Gateway>>, request: Request) -> Result<Response, ApiError> {
+pub(crate) async fn transcribe(State(gateway): State<Arc<Gateway>>, request: Request) -> Result<Response, ApiError> {
     let headers = request.headers().clone();
-    let form = read_form(request, gateway.limits.body_bytes).await?;
+    let form = read_form(request, &gateway.limits).await?;
     form.refuse_unknown(&FIELDS, &["file"])?;
     let format = form.one("response_format")?.unwrap_or("json").to_owned();
     if !FORMATS.contains(&format.as_str()) {
@@ -43,17 +52,15 @@ pub async fn transcribe(State(gateway): State<Arc<Gateway>>, request: Request) -
     let served = gateway.served(form.one("model")?)?;
     let timestamps = !matches!(format.as_str(), "json" | "text");
     let mut wanted = read_wanted(form, timestamps)?;
-    wanted.id = headers.get("x-request-id").and_then(|v| v.to_str().ok()).map(str::to_owned);
+    wanted.id = chosen_id(&headers);
     let call = Call::begin(&gateway, served, &headers, wanted).await?;
-    let (id, trace) = (Arc::clone(call.id()), call.trace());
-    let mut response = if stream {
+    let labels = call.labels();
+    Ok(labels(if stream {
         streamed("text/event-stream", move |writer| write_events(writer, call))
     } else {
         let (emissions, summary) = call.collect().await?;
         document(&emissions, &summary, &format)
-    };
-    label(&mut response, &id, trace);
-    Ok(response)
+    }))
 }
 
 fn read_wanted(mut form: Form, timestamps: bool) -> Result<Wanted, ApiError> {
@@ -75,6 +82,12 @@ fn read_wanted(mut form: Form, timestamps: bool) -> Result<Wanted, ApiError> {
         }
         wanted.sampling.temperature = Some(number);
     }
+    for name in ["timestamp_granularities[]", "timestamp_granularities"] {
+        let values = form.fields.get(name).into_iter().flatten();
+        if let Some(other) = values.into_iter().find(|value| *value != "segment") {
+            return Err(ApiError::field(name, format!("{other:?} is not one of segment")));
+        }
+    }
     if let Some(text) = form.one("seed")? {
         wanted.seed = Some(text.parse().map_err(|_| ApiError::field("seed", "must be a whole number"))?);
     }
@@ -93,11 +106,7 @@ fn text_of(emission: &Emission) -> Option<&str> {
 
 async fn write_events(writer: BodyWriter, mut call: Call) {
     let mut text = String::new();
-    loop {
-        let next = tokio::select! {
-            next = call.next() => next,
-            () = writer.closed() => return,
-        };
+    while let Some(next) = writer.next_of(&mut call).await {
         match next {
             ClientEvent::Emitted(emission) => {
                 let Some(piece) = text_of(&emission) else { continue };
@@ -108,14 +117,14 @@ async fn write_events(writer: BodyWriter, mut call: Call) {
             }
             ClientEvent::Done(summary) => {
                 let done = json!({"type": "transcript.text.done", "text": text.trim(), "usage": usage(&summary)});
-                if writer.send(event(&done)).await {
-                    writer.send(DONE_EVENT).await;
+                if writer.send(event(&done)).await && writer.send(DONE_EVENT).await {
+                    writer.finish().await;
                 }
                 return;
             }
             ClientEvent::Failed(failure) => {
-                writer.send(event(&ApiError::from(failure).json())).await;
-                return;
+                writer.send(event(&call.error(failure).json())).await;
+                return writer.finish().await;
             }
         }
     }
@@ -190,7 +199,10 @@ mod tests {
 
     #[test]
     fn subtitles_have_their_formats_times() {
-        let segments = [json!({"start": 0.0, "end": 2.5, "text": " Hello."}), json!({"start": 3661.25, "end": 3662, "text": "Bye"})];
+        let segments = [
+            json!({"start": 0.0, "end": 2.5, "text": " Hello."}),
+            json!({"start": 3661.25, "end": 3662, "text": "Bye"}),
+        ];
         assert_eq!(
             subtitles(&segments, true),
             "1\n00:00:00,000 --> 00:00:02,500\nHello.\n\n2\n01:01:01,250 --> 01:01:02,000\nBye\n\n"
