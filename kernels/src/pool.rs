@@ -40,6 +40,8 @@ const CLOSED: u32 = 1 << 31;
 struct Shared {
     /// Counts the jobs; helpers wait for it to change.
     jobs: Turn,
+    /// Counts the helpers that run, on their core; `Pool::new` waits for them.
+    started: Turn,
     /// Helpers inside the current job, and [`CLOSED`].
     gate: Turn,
     /// The current job. Written by the lease holder while the gate is closed and empty, read inside the gate.
@@ -77,6 +79,7 @@ impl Pool {
     pub fn new(threads: usize, affinity: Affinity) -> Result<Self, KernelError> {
         let shared = Arc::new(Shared {
             jobs: Turn::new(0),
+            started: Turn::new(0),
             gate: Turn::new(CLOSED),
             job: UnsafeCell::new(None),
             stopping: AtomicBool::new(false),
@@ -88,9 +91,12 @@ impl Pool {
             let named = std::thread::Builder::new().name(format!("mstar-compute-{index}"));
             let helper = named.spawn(move || {
                 affinity.pin(index);
+                shared.started.word.fetch_add(1, Ordering::SeqCst);
+                shared.started.notify();
                 shared.help();
             });
             pool.helpers.push(helper.map_err(KernelError::Thread)?);
+            wait_while(&pool.shared.started, |started| (started as usize) < index);
         }
         Ok(pool)
     }

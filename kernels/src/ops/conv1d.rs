@@ -176,7 +176,10 @@ impl RowKernel for Depthwise<'_> {
     fn row<I: Isa>(&self, isa: I, row: usize, out: &mut [f32]) {
         for (i, out) in out.chunks_mut(LANES).enumerate() {
             let at = i * LANES;
-            let mut sum = self.bias.map_or(isa.splat(0.0), |bias| isa.load_part(&bias[at..][..out.len()], 0.0));
+            let mut sum = match self.bias {
+                Some(bias) => isa.load_part(&bias[at..][..out.len()], 0.0),
+                None => isa.splat(0.0),
+            };
             for (tap, weight) in self.weight.chunks_exact(self.channels).enumerate() {
                 if let Some(source) = self.taps.source(row, tap, self.rows) {
                     let x = isa.load_part(&self.x[source * self.channels + at..][..out.len()], 0.0);

@@ -81,3 +81,12 @@ fn pinning_keeps_a_pool_working() {
     assert!(!Affinity::Free.pin(0));
     assert!(!Affinity::Cores(vec![usize::MAX]).pin(0));
 }
+
+#[test]
+fn two_tasks_that_wait_for_each_other_both_run() {
+    let pool = Pool::new(2, Affinity::Free).unwrap();
+    for _ in 0..100 {
+        let met = std::sync::Barrier::new(2);
+        pool.each(2, |_| _ = met.wait());
+    }
+}

@@ -153,7 +153,10 @@ fn weigh<I: Isa, T: Lanes, const R: usize>(
 ) {
     let width = out.len() / R;
     for at in (0..width).step_by(LANES) {
-        let mut sums: [I::V; R] = std::array::from_fn(|r| isa.load_part(&out[r * width + at..][..LANES], 0.0));
+        let mut sums = [isa.splat(0.0); R];
+        for (sum, row) in sums.iter_mut().zip(out.chunks_exact(width)) {
+            *sum = isa.load_part(&row[at..][..LANES], 0.0);
+        }
         for token in seen.clone() {
             let Some(value) = values[token * width + at..].first_chunk() else { return };
             let value = T::load(isa, value);
@@ -161,8 +164,8 @@ fn weigh<I: Isa, T: Lanes, const R: usize>(
                 *sum = isa.fma(isa.splat(weights[token]), value, *sum);
             }
         }
-        for (r, sum) in sums.into_iter().enumerate() {
-            isa.store_part(sum, &mut out[r * width + at..][..LANES]);
+        for (&sum, row) in sums.iter().zip(out.chunks_exact_mut(width)) {
+            isa.store_part(sum, &mut row[at..][..LANES]);
         }
     }
 }

@@ -180,7 +180,10 @@ fn sums<I: Isa, W: Lanes, const R: usize, const P: usize>(
     let mut sums = [[isa.splat(0.0); P]; R];
     let panels = panels.map(|panel| &panel[..x.len()]);
     for (k, x) in x.iter().enumerate() {
-        let weights = panels.map(|panel| W::load(isa, &panel[k]));
+        let mut weights = [isa.splat(0.0); P];
+        for (weight, panel) in weights.iter_mut().zip(&panels) {
+            *weight = W::load(isa, &panel[k]);
+        }
         for (sums, &x) in sums.iter_mut().zip(x) {
             let x = isa.splat(x);
             for (sum, &weight) in sums.iter_mut().zip(&weights) {
