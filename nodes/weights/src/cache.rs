@@ -16,6 +16,7 @@ use crate::pull::{Event, Progress, PullError};
 #[derive(Debug, Clone)]
 pub struct Cache {
     root: PathBuf,
+    python: Option<PathBuf>,
 }
 
 // --- impl Cache ---
@@ -23,7 +24,12 @@ pub struct Cache {
 impl Cache {
     /// A cache in this folder, which is created when something is first pulled.
     pub fn at(root: impl Into<PathBuf>) -> Self {
-        Self { root: root.into() }
+        Self { root: root.into(), python: None }
+    }
+
+    /// Uses this Python's pip instead of the first one on the path.
+    pub fn with_python(self, python: impl Into<PathBuf>) -> Self {
+        Self { python: Some(python.into()), ..self }
     }
 
     /// The cache that tests and examples of this workspace share, in its `target` folder.
@@ -39,6 +45,11 @@ impl Cache {
     /// Where a fetched file is kept. A file put here by hand is accepted when its checksum is right.
     pub fn wheel(&self, file: &str) -> PathBuf {
         self.root.join("wheels").join(file)
+    }
+
+    /// The Python chosen by the user, if any.
+    pub(crate) fn python(&self) -> Option<&Path> {
+        self.python.as_deref()
     }
 
     pub(crate) fn model(&self, folder: &str) -> PathBuf {

@@ -32,7 +32,7 @@ pub(super) fn download(
 ) -> Result<PathBuf, PullError> {
     let mut said = String::new();
     for attempt in 1..=TRIES {
-        match run(wheel, folder, progress) {
+        match run(wheel, cache, folder, progress) {
             Ok(path) => return Ok(path),
             Err(reason) => said = reason,
         }
@@ -53,11 +53,11 @@ fn arguments(wheel: &Wheel, folder: &Path) -> Vec<OsString> {
 }
 
 /// Starts pip once and follows it to its end; the error is for a person to read.
-fn run(wheel: &'static Wheel, folder: &Path, progress: &mut dyn Progress) -> Result<PathBuf, String> {
+fn run(wheel: &'static Wheel, cache: &Cache, folder: &Path, progress: &mut dyn Progress) -> Result<PathBuf, String> {
     // pip writes to its temporary folder first: keep that where we can watch it grow.
     let growing = folder.join("growing");
     fs::create_dir_all(&growing).map_err(|e| e.to_string())?;
-    let mut child = start(wheel, folder, &growing)?;
+    let mut child = start(wheel, cache, folder, &growing)?;
     let output = follow_output(&mut child);
     let mut shown = None;
     let mut looks_without_growth = 0;
@@ -67,7 +67,8 @@ fn run(wheel: &'static Wheel, folder: &Path, progress: &mut dyn Progress) -> Res
             Err(RecvTimeoutError::Disconnected) => break String::new(),
             Err(RecvTimeoutError::Timeout) => {}
         }
-        let bytes = size_below(folder).min(wheel.bytes);
+        // pip moves its file at the end; what has arrived does not become less.
+        let bytes = size_below(folder).min(wheel.bytes).max(shown.unwrap_or(0));
         if shown != Some(bytes) {
             shown = Some(bytes);
             looks_without_growth = 0;
@@ -90,9 +91,12 @@ fn run(wheel: &'static Wheel, folder: &Path, progress: &mut dyn Progress) -> Res
     }
 }
 
-fn start(wheel: &Wheel, folder: &Path, growing: &Path) -> Result<Child, String> {
-    let mut reason = String::new();
-    for python in PYTHONS {
+fn start(wheel: &Wheel, cache: &Cache, folder: &Path, growing: &Path) -> Result<Child, String> {
+    let pythons: Vec<&Path> = match cache.python() {
+        Some(python) => vec![python],
+        None => PYTHONS.iter().map(Path::new).collect(),
+    };
+    for python in &pythons {
         let child = Command::new(python)
             .args(arguments(wheel, folder))
             .envs(["TMPDIR", "TMP", "TEMP"].map(|name| (name, growing)))
@@ -102,13 +106,12 @@ fn start(wheel: &Wheel, folder: &Path, growing: &Path) -> Result<Child, String> 
             .spawn();
         match child {
             Ok(child) => return Ok(child),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                reason = format!("there is no {}; install Python with pip", PYTHONS.join(" and no "));
-            }
-            Err(error) => return Err(format!("{python} did not start: {error}")),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(format!("{} did not start: {error}", python.display())),
         }
     }
-    Err(reason)
+    let names: Vec<String> = pythons.iter().map(|python| python.display().to_string()).collect();
+    Err(format!("there is no {}; install Python with pip", names.join(" and no ")))
 }
 
 /// Collects the end of what pip prints; the message arrives when it closes its output, that is, ends.
