@@ -188,6 +188,8 @@ impl WalkerState {
                     }
                 }
                 Command::Fire(fire) => self.fire(at, fire)?,
+                // What the client did not ask for stays with us: walks are written once for all uses.
+                Command::Emit { modality, .. } if !self.request.outputs.contains(&modality) => {}
                 Command::Emit { step, port, modality, value } => {
                     self.emissions.produce(Origin { partition: at, step }, Emission { modality, port, value });
                     self.emissions.flush(&self.sink);
