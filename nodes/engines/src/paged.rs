@@ -9,6 +9,7 @@ mod opening;
 mod output;
 mod pass;
 mod sequence;
+mod turnstile;
 
 use mstar_contract::{
     Decoder, Engine, EngineUsage, ExecuteCx, KvGeometry, OpDecl, Precision, RequestKey, Room, Row, RowError,
@@ -24,6 +25,7 @@ use crate::sequence::{SequenceKey, Sequences};
 use extent::Extent;
 use opening::{Opening, PagedOps};
 use sequence::Sequence;
+use turnstile::Turnstile;
 
 /// What a paged engine may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +59,7 @@ pub struct PagedEngine {
     pool: PagePool,
     pages: KvPages,
     sequences: Sequences<Sequence>,
+    turnstile: Turnstile,
 }
 
 // --- impl PagedLimits ---
@@ -110,6 +113,7 @@ impl PagedEngine {
             pool: PagePool::new(pages),
             pages: KvPages::new(size, dtype(geometry.precision))?,
             sequences: Sequences::default(),
+            turnstile: Turnstile::default(),
             decoder,
             limits,
         })
@@ -129,6 +133,7 @@ impl PagedEngine {
             let capacity = self.demand(&opening, row)?;
             self.sequences.remove(key);
             let Some(table) = self.pool.reserve(capacity) else { return Ok(false) };
+            self.turnstile.passed(key);
             self.sequences.insert(key, Sequence::new(row, &*self.decoder, self.extent(row), table));
         }
         let sequence = self.sequences.get_mut(key).ok_or_else(|| {
@@ -178,12 +183,16 @@ impl Engine for PagedEngine {
             return Room::Ready;
         }
         let demand = guard(|| Opening::of(&*self.decoder, &self.ops, op, row).and_then(|o| self.demand(&o, row)));
-        let own = self.sequences.get(SequenceKey::of(row)).map_or(0, |sequence| sequence.table.pages().len());
+        let key = SequenceKey::of(row);
+        let own = self.sequences.get(key).map_or(0, |sequence| sequence.table.pages().len());
         match demand {
-            Ok(Ok(tokens)) if PagePool::pages_for(tokens) > self.pool.free() + own => Room::Later,
+            Ok(Ok(tokens)) => {
+                let fits = PagePool::pages_for(tokens) <= self.pool.free() + own;
+                if self.turnstile.admits(key, fits) { Room::Ready } else { Room::Later }
+            }
             Ok(Err(error)) => Room::Never(error),
-            // A panic is met again, and answered, when the row is executed.
-            Ok(Ok(_)) | Err(_) => Room::Ready,
+            // The panic is met again, and answered, when the row is executed.
+            Err(_) => Room::Ready,
         }
     }
 
@@ -202,10 +211,12 @@ impl Engine for PagedEngine {
 
     fn retire(&mut self, key: RequestKey) {
         self.sequences.retire(key);
+        self.turnstile.retire(key);
     }
 
     fn reset(&mut self) {
         self.sequences.clear();
+        self.turnstile.clear();
     }
 
     fn usage(&self) -> EngineUsage {

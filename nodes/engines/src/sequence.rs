@@ -22,6 +22,11 @@ impl SequenceKey {
     pub(crate) fn of(row: &Row) -> Self {
         Self { request: row.key, label: row.params.label }
     }
+
+    /// Returns whether it belongs to the request's attempt or an earlier one.
+    pub(crate) fn retired_by(self, key: RequestKey) -> bool {
+        self.request.id == key.id && self.request.attempt <= key.attempt
+    }
 }
 
 // --- impl Sequences ---

@@ -155,16 +155,23 @@ impl Generation {
 }
 
 /// Drives generations side by side: each round runs one batch per op over the generations that `picks` lets through.
-/// Rows that are told to go on or wait do so, as a node's queue would let them.
+/// Rows that are told to go on or wait do so, as a node's queue would let them. In rounds that `loses` names, the
+/// engine forgets everything first.
 pub(crate) fn run_together(
     rank: &Rank,
     engine: &mut dyn Engine,
     mut generations: Vec<Generation>,
     mut picks: impl FnMut(usize, &Generation) -> bool,
+    mut loses: impl FnMut(usize) -> bool,
 ) -> Vec<Generation> {
     let mut rows: BTreeMap<u64, (&'static str, Row)> = BTreeMap::new();
     for round in 0.. {
         assert!(round < 100_000, "the generations never end");
+        if loses(round) {
+            engine.reset();
+            rows.clear();
+            generations.iter_mut().for_each(|g| g.lost = !g.tokens.is_empty());
+        }
         for generation in generations.iter().filter(|g| g.finish.is_none()) {
             rows.entry(generation.id).or_insert_with(|| generation.next());
         }

@@ -114,7 +114,7 @@ proptest! {
         let mut model = model(9, chunk);
         let mut turn = 0;
         let mut picks = |_: usize, _: &Generation| { turn += 1; choices[turn % 64] || turn.is_multiple_of(7) };
-        let together = run_together(&rank, &mut model, generations(), &mut picks);
+        let together = run_together(&rank, &mut model, generations(), &mut picks, |_| false);
         let seen: Vec<_> = together.iter().map(Generation::seen).collect();
         prop_assert_eq!(&seen, &alone());
         prop_assert_eq!(model.usage().kv_pages_used, 0);
