@@ -61,3 +61,15 @@ pub(crate) fn rows_do_not_see_their_batch(width: usize, op: impl Fn(&Tensor) -> 
         }
     }
 }
+
+/// Asserts that `run` gives the same bytes on 1, 2 and 3 threads, on every tier.
+pub(crate) fn threads_do_not_show(run: impl Fn(&Cx) -> Vec<u8>) {
+    let seen = std::cell::RefCell::new(Vec::<(Tier, Vec<u8>)>::new());
+    on_every_tier(|cx| {
+        let (mut seen, bytes) = (seen.borrow_mut(), run(cx));
+        match seen.iter().find(|(tier, _)| *tier == cx.tier()) {
+            Some((tier, first)) => assert!(*first == bytes, "{tier:?}, {} threads", cx.pool().threads()),
+            None => seen.push((cx.tier(), bytes)),
+        }
+    });
+}

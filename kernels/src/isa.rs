@@ -43,6 +43,8 @@ pub(crate) trait Isa: Copy {
     fn pow2(self, n: Self::V) -> Self::V;
     /// `if a < b { yes } else { no }`.
     fn where_lt(self, a: Self::V, b: Self::V, yes: Self::V, no: Self::V) -> Self::V;
+    /// Asks for the cache line of `x`, which will be read soon.
+    fn prefetch<T>(self, x: &T);
 
     /// Loads up to sixteen elements and fills the rest.
     #[inline(always)]

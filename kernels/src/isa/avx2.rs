@@ -122,6 +122,12 @@ impl Isa for Avx2 {
             [_mm256_blendv_ps(no[0], yes[0], low), _mm256_blendv_ps(no[1], yes[1], high)]
         }
     }
+
+    #[inline(always)]
+    fn prefetch<T>(self, x: &T) {
+        // SAFETY: see above; a prefetch reads nothing.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(x).cast()) }
+    }
 }
 
 #[inline]

@@ -115,4 +115,10 @@ impl Isa for Avx512 {
         // SAFETY: see above.
         unsafe { _mm512_mask_blend_ps(_mm512_cmp_ps_mask::<_CMP_LT_OQ>(a, b), no, yes) }
     }
+
+    #[inline(always)]
+    fn prefetch<T>(self, x: &T) {
+        // SAFETY: see above; a prefetch reads nothing.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(x).cast()) }
+    }
 }

@@ -92,4 +92,7 @@ impl Isa for Portable {
     fn where_lt(self, a: Self::V, b: Self::V, yes: Self::V, no: Self::V) -> Self::V {
         from_fn(|i| if a[i] < b[i] { yes[i] } else { no[i] })
     }
+
+    #[inline(always)]
+    fn prefetch<T>(self, _x: &T) {}
 }

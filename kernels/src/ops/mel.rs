@@ -13,9 +13,14 @@ pub const MEL_HOP: usize = 160;
 #[derive(Clone, Debug)]
 pub struct LogMel {
     stft: Stft,
-    /// `[mels][bins]`.
-    filters: Vec<f32>,
-    mels: usize,
+    filters: Vec<Band>,
+}
+
+/// A mel band: its weights from the first to the last bin that counts.
+#[derive(Clone, Debug)]
+struct Band {
+    first: usize,
+    weights: Vec<f32>,
 }
 
 // --- impl LogMel ---
@@ -32,27 +37,27 @@ impl LogMel {
         };
         need(mels > 0, "log_mel", "the filters are [mels, 201] or [201, mels]", &[filters.shape()])?;
         let place = |i: usize| if by_mel { i } else { (i % bins) * mels + i / bins };
-        let filters = (0..mels * bins).map(|i| items[place(i)]).collect();
-        Ok(Self { stft, filters, mels })
+        let whole = |mel: usize| (0..bins).map(|bin| items[place(mel * bins + bin)]).collect();
+        Ok(Self { stft, filters: (0..mels).map(whole).map(Band::new).collect() })
     }
 
     /// Returns the number of mel bands.
     pub fn mels(&self) -> usize {
-        self.mels
+        self.filters.len()
     }
 
     /// Computes `[frames, mels]` of 16 kHz samples, already padded to their window (30 s for Whisper): log10 of the
     /// filtered power, not below the greatest minus 8, plus 4, divided by 4. One frame per hop; the last is dropped.
     pub fn run(&self, cx: &Cx, samples: &[f32]) -> Result<Tensor, KernelError> {
         let frames = self.stft.frames(samples.len()).saturating_sub(1);
-        let mut out = Tensor::zeros(crate::DType::F32, [frames, self.mels])?;
-        self.stft.each_frame(cx, samples, out.f32s_mut()?, self.mels, |spectrum, out| {
+        let mut out = Tensor::zeros(crate::DType::F32, [frames, self.mels()])?;
+        self.stft.each_frame(cx, samples, out.f32s_mut()?, self.mels(), |spectrum, out| {
             let mut power = [0.0f32; MEL_N_FFT / 2 + 1];
             for (power, bin) in power.iter_mut().zip(spectrum) {
                 *power = bin.norm_sqr();
             }
-            for (out, filter) in out.iter_mut().zip(self.filters.chunks_exact(power.len())) {
-                *out = sum_of_products(filter, &power).max(1e-10).log10();
+            for (out, band) in out.iter_mut().zip(&self.filters) {
+                *out = sum_of_products(&band.weights, &power[band.first..]).max(1e-10).log10();
             }
         })?;
         let items = out.f32s_mut()?;
@@ -61,6 +66,17 @@ impl LogMel {
             *item = (item.max(floor) + 4.0) / 4.0;
         }
         Ok(out)
+    }
+}
+
+// --- impl Band ---
+
+impl Band {
+    fn new(weights: Vec<f32>) -> Self {
+        let counts = |w: &f32| *w != 0.0;
+        let first = weights.iter().position(counts).unwrap_or(0);
+        let end = weights.iter().rposition(counts).map_or(first, |last| last + 1);
+        Self { first, weights: weights[first..end].to_vec() }
     }
 }
 

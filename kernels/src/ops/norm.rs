@@ -117,7 +117,7 @@ impl RowKernel for LayerNorm<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::{close, on_every_tier, random, rows_do_not_see_their_batch};
+    use crate::check::{close, on_every_tier, random, rows_do_not_see_their_batch, threads_do_not_show};
 
     fn reference(x: &Tensor, by: impl Fn(&[f64]) -> Vec<f64>) -> Vec<f32> {
         let rows = x.f32s().unwrap().chunks(x.shape().width());
@@ -164,6 +164,12 @@ mod tests {
                 rows_do_not_see_their_batch(width, |x| layer_norm(cx, x, Some(&w), Some(&b), 1e-5).unwrap());
             });
         }
+    }
+
+    #[test]
+    fn threads_do_not_change_a_bit() {
+        let x = random(1, [300, 200]);
+        threads_do_not_show(|cx| layer_norm(cx, &x, None, None, 1e-5).unwrap().bytes().to_vec());
     }
 
     #[test]

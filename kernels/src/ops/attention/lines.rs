@@ -10,6 +10,10 @@ use crate::ops::kv::KvSize;
 /// Heights a group of lines comes in, tallest first.
 const HEIGHTS: [usize; 6] = [8, 6, 4, 3, 2, 1];
 
+/// Pages are scattered: with few lines, which wait for memory, those of this many blocks ahead are asked for early.
+const AHEAD: usize = 6;
+const FEW: usize = 4;
+
 /// A query of one head, and the keys it sees.
 pub(super) struct Line {
     /// Where its elements start, in the queries and in the output.
@@ -79,7 +83,7 @@ impl<T: Lanes> Lines<'_, T> {
         let blocks = first..end.max(first);
         let mut scores = vec![[0.0; LANES]; R * blocks.len()];
         for (i, block) in blocks.clone().enumerate() {
-            let sums = self.scores::<I, R>(isa, lines, block);
+            let sums = self.scores::<I, R>(isa, lines, block, blocks.end);
             for (r, line) in lines.iter().enumerate() {
                 let held = &mut scores[r * blocks.len() + i];
                 isa.store(isa.mul(sums[r], isa.splat(self.scale)), held);
@@ -98,15 +102,32 @@ impl<T: Lanes> Lines<'_, T> {
         }
     }
 
+    /// One head's keys in the page of a block, `[width][16 tokens]`.
+    #[inline(always)]
+    fn keys_of(&self, block: usize) -> &[[T; LANES]] {
+        let run = self.table[block] as usize * self.size.heads + self.head;
+        self.keys[run * self.size.key_run()..][..self.size.key_run()].as_chunks().0
+    }
+
+    /// One head's values in the page of a block, `[16 tokens][width]`.
+    #[inline(always)]
+    fn values_of(&self, block: usize) -> &[T] {
+        let run = self.table[block] as usize * self.size.heads + self.head;
+        &self.values[run * self.size.value_run()..][..self.size.value_run()]
+    }
+
     /// The sixteen scores of a block, for each line: one chain over the width.
     #[inline(always)]
-    fn scores<I: Isa, const R: usize>(&self, isa: I, lines: &[Line], block: usize) -> [I::V; R] {
-        let run = self.table[block] as usize * self.size.heads + self.head;
-        let keys = self.keys[run * self.size.key_run()..][..self.size.key_run()].as_chunks::<LANES>().0;
+    fn scores<I: Isa, const R: usize>(&self, isa: I, lines: &[Line], block: usize, end: usize) -> [I::V; R] {
+        let keys = self.keys_of(block);
+        let later = self.keys_of((block + AHEAD).min(end - 1));
         let width = keys.len();
         let q: [&[f32]; R] = std::array::from_fn(|r| &self.q[lines[r].at..][..width]);
         let mut sums = [isa.splat(0.0); R];
-        for (i, keys) in keys.iter().enumerate() {
+        for (i, (keys, later)) in keys.iter().zip(later).enumerate() {
+            if R <= FEW {
+                isa.prefetch(later);
+            }
             let keys = T::load(isa, keys);
             for (sum, q) in sums.iter_mut().zip(&q) {
                 *sum = isa.fma(isa.splat(q[i]), keys, *sum);
@@ -127,8 +148,13 @@ impl<T: Lanes> Lines<'_, T> {
     ) {
         let width = self.size.padded();
         for (i, block) in blocks.clone().enumerate() {
-            let run = self.table[block] as usize * self.size.heads + self.head;
-            let values = &self.values[run * self.size.value_run()..][..self.size.value_run()];
+            let values = self.values_of(block);
+            if R <= FEW {
+                let later = self.values_of((block + AHEAD).min(blocks.end - 1));
+                for line in later.chunks(64 / size_of::<T>()) {
+                    isa.prefetch(&line[0]);
+                }
+            }
             let weights: [&[f32; LANES]; R] = std::array::from_fn(|r| &scores[r * blocks.len() + i]);
             let seen = |line: &Line| part_of(block, &line.keys);
             if lines.iter().all(|line| seen(line) == (0..LANES)) {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::check::{close, on_every_tier, random};
+use crate::check::{close, on_every_tier, random, threads_do_not_show};
 
 /// The definition, in f64: `q` at `row` over the keys it sees.
 fn reference(q: &Tensor, (k, v): (&Tensor, &Tensor), spans: &[AttnSpan], scale: f32) -> Vec<f32> {
@@ -97,6 +97,11 @@ fn prefill_chunks_and_decode_give_the_same_bits() {
             });
         }
     }
+}
+
+#[test]
+fn threads_do_not_change_a_bit() {
+    threads_do_not_show(|cx| in_chunks(cx, DType::BF16, Reach::Causal, &[20, 30]));
 }
 
 #[test]
