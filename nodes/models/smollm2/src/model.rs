@@ -35,7 +35,7 @@ pub fn chat_fragment() -> Fragment {
 }
 
 fn chat() -> Section {
-    let encode = step("prompt", "encode").input("messages").to("tokens", "llm.prefill", "tokens");
+    let encode = step("prompt", "encode").input("messages").optional("heard").to("tokens", "llm.prefill", "tokens");
     let prefill = step("llm", "prefill")
         .to("token", "llm.decode", "token")
         .client("text", Modality::Text)
