@@ -21,7 +21,10 @@ pub struct Crate {
 
 /// Returns the workspace's root folder.
 pub fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().expect("invariant: the tests stand in the workspace")
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("..")
+        .canonicalize()
+        .expect("invariant: the tests stand in the workspace")
 }
 
 /// Returns all Rust files of the workspace, as paths from the root.

@@ -63,7 +63,8 @@ fn every_file_says_what_it_is() {
 fn crates_use_only_rows_below_their_own() {
     let rows: BTreeMap<&str, u8> = ROWS.into_iter().collect();
     let all = crates();
-    let mut wrong: Vec<String> = all.keys().filter(|n| !rows.contains_key(n.as_str())).map(|n| format!("{n} has no row")).collect();
+    let mut wrong: Vec<String> =
+        all.keys().filter(|n| !rows.contains_key(n.as_str())).map(|n| format!("{n} has no row")).collect();
     for Crate { name, uses, .. } in all.values() {
         for used in uses {
             if rows.get(used.as_str()) >= rows.get(name.as_str()) {
@@ -87,12 +88,19 @@ fn walled_crates_stay_behind_their_walls() {
     none("outside crates in front of their walls", wrong);
 }
 
+/// Files outside `kernels` that hold one `unsafe` block each, with its reason beside it.
+const UNSAFE: [&str; 1] = ["nodes/weights/src/mapped.rs"];
+
 #[test]
 fn unsafe_stays_in_kernels() {
-    let allows = rust_files().into_iter().filter(|path| {
-        !path.starts_with("kernels") && !path.starts_with("tests") && read(path).contains("allow(unsafe_code)")
+    // Spelt apart, so that this file does not find itself.
+    let marks = [["unsafe", " {"], ["unsafe", " fn"], ["unsafe", " impl"]].map(|m| m.concat());
+    let outside = rust_files().into_iter().filter(|path| {
+        let text = read(path);
+        let exempt = path.starts_with("kernels") || UNSAFE.iter().any(|known| path == Path::new(known));
+        !exempt && marks.iter().any(|mark| text.contains(mark.as_str()))
     });
-    none("unsafe outside kernels", allows.map(|path| path.display().to_string()).collect());
+    none("unsafe outside kernels", outside.map(|path| path.display().to_string()).collect());
 }
 
 #[test]
@@ -144,12 +152,13 @@ fn invariants_name_tests_that_exist() {
 fn spans_are_documented() {
     let text = read(Path::new("ARCHITECTURE.md"));
     let source = read(Path::new("actors/src/trace.rs"));
-    let names: Vec<&str> = source
+    let spans = source.split("pub mod key").next().unwrap_or_default();
+    let names: Vec<&str> = spans
         .lines()
-        .filter(|line| line.trim_start().starts_with("pub const SPAN_"))
+        .filter(|line| line.starts_with("pub const ") && !line.contains("TARGET"))
         .filter_map(|line| line.split('"').nth(1))
         .collect();
-    assert!(!names.is_empty(), "actors/src/trace.rs declares no SPAN_ constants");
+    assert!(!names.is_empty(), "actors/src/trace.rs declares no names of spans");
     let missing = names.into_iter().filter(|name| !text.contains(&format!("`{name}`")));
     none("spans that ARCHITECTURE.md does not tell of", missing.map(str::to_owned).collect());
 }
