@@ -35,10 +35,14 @@ impl Shape {
         self.rank
     }
 
-    /// Returns the number of elements (a scalar shape, of rank 0, has one); `usize::MAX` when it does not fit.
+    /// Returns the number of elements (a scalar shape, of rank 0, has one). It is `usize::MAX`, which no tensor has, when
+    /// the product of the extents that are not zero does not fit: then no partial product overflows either.
     pub fn len(&self) -> usize {
-        let product = self.dims().iter().try_fold(1usize, |n, &d| n.checked_mul(d));
-        product.unwrap_or(usize::MAX)
+        let whole = self.dims().iter().try_fold(1usize, |n, &d| n.checked_mul(d.max(1)));
+        match whole {
+            Some(_) if self.dims().contains(&0) => 0,
+            whole => whole.unwrap_or(usize::MAX),
+        }
     }
 
     /// Says whether there are no elements.
@@ -106,6 +110,8 @@ mod tests {
         assert_eq!((shape.len(), shape.height(), shape.width()), (24, 6, 4));
         assert_eq!(Shape::from([]).len(), 1);
         assert_eq!(Shape::from([usize::MAX, 2]).len(), usize::MAX);
+        assert_eq!(Shape::from([0, usize::MAX, 2]).len(), usize::MAX);
+        assert_eq!(Shape::from([0, usize::MAX]).len(), 0);
         assert!(Shape::new(&[1; 7]).is_err());
         assert_eq!(shape.with_width(9).to_string(), "[2, 3, 9]");
     }

@@ -11,7 +11,7 @@ use crate::cx::Cpu;
 use crate::error::{below, need};
 use crate::isa::{LANES, Lanes};
 use crate::pool::Disjoint;
-use crate::{Cx, DType, KernelError, Tensor};
+use crate::{Cx, DType, KernelError, Shape, Tensor};
 
 /// Tokens of a page.
 pub const PAGE_TOKENS: usize = LANES;
@@ -75,6 +75,8 @@ impl KvPages {
         if dtype != DType::F32 && dtype != DType::BF16 {
             return Err(KernelError::DType { op: "kv_pages", want: DType::F32, got: dtype });
         }
+        let rule = "heads have at least one element";
+        need(size.heads > 0 && size.head_dim > 0, "kv_pages", rule, &[Shape::from([size.heads, size.head_dim])])?;
         let keys = Tensor::zeros(dtype, [size.layers, size.pages, size.heads, size.head_dim, LANES])?;
         let values = Tensor::zeros(dtype, [size.layers, size.pages, size.heads, LANES, size.padded()])?;
         Ok(Self { size, keys, values })
@@ -269,5 +271,6 @@ mod tests {
         }
         assert!(pages.append(&cx, 0, (&k, &random(3, [2, 3, 19])), &[]).is_err());
         assert!(KvPages::new(SIZE, DType::U8).is_err());
+        assert!(KvPages::new(KvSize { head_dim: 0, ..SIZE }, DType::F32).is_err());
     }
 }
