@@ -96,7 +96,7 @@ mod tests {
             ("3 Sept. 1999", "the third of September nineteen ninety nine"),
             ("2024-03-05", "March fifth, twenty twenty four"),
             ("7/4/1776", "July fourth, seventeen seventy six"),
-            ("at 9:45 am.", "at nine forty five A.M."),
+            ("at 9:45 am.", "at nine forty-five A.M."),
             ("at 10:00 or 7:05 p.m. today", "at ten o'clock or seven oh five P.M today"),
             ("5pm", "five P.M"),
             ("May 2024", "May twenty twenty four"),

@@ -77,7 +77,8 @@ fn time(found: &Captures<'_>, around: Around) -> Option<String> {
         "00" if second.is_empty() => {}
         "00" => words += " hundred",
         minute if minute.starts_with('0') => words += &format!(" oh {}", cardinal(&minute[1..])),
-        minute => words += &format!(" {}", cardinal(minute)),
+        // Hyphenated, the stress falls on the second figure.
+        minute => words += &format!(" {}", cardinal(minute).replace(' ', "-")),
     }
     if !second.is_empty() {
         words += &format!(" and {} seconds", cardinal(second.strip_prefix('0').unwrap_or(second)));
