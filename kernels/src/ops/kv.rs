@@ -82,6 +82,21 @@ impl KvPages {
         Ok(Self { size, keys, values })
     }
 
+    /// Makes pages of what [`KvPages::into_parts`] gave; the parts stay shared until they are written to.
+    pub fn from_parts(size: KvSize, keys: Tensor, values: Tensor) -> Result<Self, KernelError> {
+        let KvSize { layers, pages, heads, head_dim } = size;
+        let key_shape = Shape::from([layers, pages, heads, head_dim, LANES]);
+        let value_shape = Shape::from([layers, pages, heads, LANES, size.padded()]);
+        let fits = keys.shape() == key_shape && values.shape() == value_shape && keys.dtype() == values.dtype();
+        need(fits, "kv_pages", "the parts are pages of this size", &[keys.shape(), values.shape()])?;
+        Ok(Self { size, keys, values })
+    }
+
+    /// Returns the stored keys and values: for pages that are filled once, kept, and read from often.
+    pub fn into_parts(self) -> (Tensor, Tensor) {
+        (self.keys, self.values)
+    }
+
     /// Returns the extents.
     pub fn size(&self) -> KvSize {
         self.size
@@ -253,6 +268,15 @@ mod tests {
             assert_eq!(values[..1_536], values[2 * 1_536..][..1_536]);
         }
         assert!(pages.copy_page(0, 4).is_err());
+    }
+
+    #[test]
+    fn pages_taken_apart_come_together_without_a_copy() {
+        let pages = KvPages::new(SIZE, DType::F32).unwrap();
+        let (keys, values) = pages.into_parts();
+        let again = KvPages::from_parts(SIZE, keys.clone(), values.clone()).unwrap();
+        assert_eq!(again.keys.bytes().as_ptr(), keys.bytes().as_ptr());
+        assert!(KvPages::from_parts(KvSize { pages: 3, ..SIZE }, keys, values).is_err());
     }
 
     #[test]

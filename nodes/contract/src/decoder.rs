@@ -75,7 +75,7 @@ pub struct Prompt {
     pub max_new: Option<u32>,
 }
 
-/// Cross-attention keys and values, a pair per layer, each of shape `[tokens, heads, head_dim]`.
+/// Cross-attention keys and values, a pair per layer, in whatever form the decoder attends to.
 #[derive(Clone, Debug, Default)]
 pub struct CrossKv {
     /// One (keys, values) pair per layer.

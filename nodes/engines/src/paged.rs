@@ -151,7 +151,8 @@ impl PagedEngine {
     }
 
     fn extent(&self, row: &Row) -> Extent {
-        Extent::new(self.context, self.pool.total() * PAGE_TOKENS, row.request().sampling.max_tokens)
+        let asked = self.decoder.sampling(row.request()).max_tokens;
+        Extent::new(self.context, self.pool.total() * PAGE_TOKENS, asked)
     }
 
     /// Returns how many tokens a sequence that begins may come to hold, or why it can never fit.

@@ -1,8 +1,11 @@
 //! Attention layers: to a sequence's own past over pages, to a whole sequence, and across to another one.
 
-use mstar_contract::CrossKv;
-use mstar_kernels::ops::{self, AttnSpan, Epilogue, PackedLinear, Reach, RopeAngles, RopePairs};
-use mstar_kernels::{Cx, KernelError, KvPages, Tensor};
+use std::ops::Range;
+
+use mstar_kernels::ops::{
+    self, AttnRow, AttnSpan, Epilogue, KvRow, KvSize, PAGE_TOKENS, PackedLinear, Reach, RopeAngles, RopePairs,
+};
+use mstar_kernels::{Cx, DType, KernelError, KvPages, Tensor};
 
 use super::BatchRows;
 
@@ -36,6 +39,9 @@ pub struct SelfAttention {
     /// Back to the width outside.
     pub out: PackedLinear,
 }
+
+/// Keys and values as [`CrossAttention::keys_values`] keeps them.
+pub type KeptPages = (Tensor, Tensor);
 
 /// Attention of a sequence to another one.
 #[derive(Clone, Debug)]
@@ -109,33 +115,40 @@ impl SelfAttention {
 // --- impl CrossAttention ---
 
 impl CrossAttention {
-    /// Returns the keys and values of a sequence to attend across to, `[rows, heads, width]` each.
-    pub fn keys_values(&self, cx: &Cx, context: &Tensor) -> Result<(Tensor, Tensor), KernelError> {
+    /// Returns the keys and values of a sequence to attend across to, as pages of their own, filled once.
+    pub fn keys_values(&self, cx: &Cx, context: &Tensor) -> Result<KeptPages, KernelError> {
         let kv = ops::linear(cx, context, &self.kv)?;
         let keys = self.heads.keys;
-        Ok((self.heads.cut(cx, &kv, 0, keys)?, self.heads.cut(cx, &kv, keys, keys)?))
+        let (k, v) = (self.heads.cut(cx, &kv, 0, keys)?, self.heads.cut(cx, &kv, keys, keys)?);
+        let count = context.shape().height();
+        let mut pages = KvPages::new(self.size(count), DType::F32)?;
+        let table = table(count);
+        pages.append(cx, 0, (&k, &v), &[KvRow { rows: 0..count, table: &table, first: 0 }])?;
+        Ok(pages.into_parts())
     }
 
-    /// Returns `residual` plus the layer's output for `x`. Each range of rows attends across to what stands with it;
-    /// the layer's keys and values are those of index `layer`.
+    /// Returns `residual` plus the layer's output for `x`. Each range of rows attends across to the keys and values
+    /// that stand with it, of `count` rows; without any, to nothing.
     pub fn forward(
         &self,
         cx: &Cx,
         (x, residual): (&Tensor, &Tensor),
-        rows: &[(std::ops::Range<usize>, &CrossKv)],
-        layer: usize,
+        rows: &[(Range<usize>, Option<&KeptPages>)],
+        count: usize,
     ) -> Result<Tensor, KernelError> {
         let q = ops::linear(cx, x, &self.q)?;
         let q = q.reshape([x.shape().height(), self.heads.queries, self.heads.width])?;
+        let table = table(count);
         let mut mixed = Vec::with_capacity(rows.len());
-        for (range, cross) in rows {
+        for (range, kept) in rows {
             let q = q.rows(range.clone())?;
-            let Some((k, v)) = cross.layers.get(layer) else {
+            let Some((keys, values)) = kept else {
                 mixed.push(ops::scale(cx, &q, 0.0)?);
                 continue;
             };
-            let span = AttnSpan { rows: 0..range.len(), keys: 0..k.dims()[0], reach: Reach::Full };
-            mixed.push(ops::attention(cx, &q, (k, v), &[span], self.heads.scale())?);
+            let pages = KvPages::from_parts(self.size(count), keys.clone(), values.clone())?;
+            let row = AttnRow { rows: 0..range.len(), table: &table, kv_len: count, reach: Reach::Full };
+            mixed.push(ops::paged_attention(cx, &q, &pages, 0, &[row], self.heads.scale())?);
         }
         let mixed = match &mixed[..] {
             [one] => one.clone(),
@@ -143,6 +156,15 @@ impl CrossAttention {
         };
         close(cx, &mixed, &self.out, residual)
     }
+
+    fn size(&self, count: usize) -> KvSize {
+        KvSize { layers: 1, pages: count.div_ceil(PAGE_TOKENS), heads: self.heads.keys, head_dim: self.heads.width }
+    }
+}
+
+/// Returns the table of pages that lie in the order of their tokens.
+fn table(count: usize) -> Vec<u32> {
+    (0u32..).take(count.div_ceil(PAGE_TOKENS)).collect()
 }
 
 /// Joins the heads of each row, projects back and adds the residual.

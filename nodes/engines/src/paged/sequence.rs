@@ -62,7 +62,7 @@ impl Work {
 impl Sequence {
     /// Returns an empty sequence for a row's request.
     pub(super) fn new(row: &Row, decoder: &dyn Decoder, extent: Extent, table: BlockTable) -> Self {
-        let sampling = &row.request().sampling;
+        let sampling = decoder.sampling(row.request());
         let detokenizer = decoder.text();
         let mut sequence = Self {
             table,
@@ -70,13 +70,13 @@ impl Sequence {
             cross: None,
             prompt: Vec::new(),
             sampled: Vec::new(),
-            sampler: Sampler::new(sampling, &decoder.default_sampling()),
+            sampler: Sampler::new(&sampling, &decoder.default_sampling()),
             history: History::default(),
             work: None,
             extent,
             text: None,
             detokenizer,
-            stops: sampling.stop.clone(),
+            stops: sampling.stop,
             finish: None,
             untold: 0,
         };
