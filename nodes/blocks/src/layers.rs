@@ -6,7 +6,7 @@ mod load;
 mod mlp;
 mod norm;
 
-pub use attention::{CrossAttention, Heads, KeptPages, SelfAttention, Turn};
+pub use attention::{CrossAttention, Heads, SelfAttention, Turn};
 pub use batch::BatchRows;
 pub use load::{LayerError, LayerLoader};
 pub use mlp::{GatedMlp, Mlp};

@@ -80,6 +80,8 @@ pub struct Prompt {
 pub struct CrossKv {
     /// One (keys, values) pair per layer.
     pub layers: Vec<(Tensor, Tensor)>,
+    /// How many rows of the context they stand for.
+    pub rows: usize,
 }
 
 /// Rows whose tokens are appended in one pass.

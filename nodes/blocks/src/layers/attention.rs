@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use mstar_contract::CrossKv;
 use mstar_kernels::ops::{
     self, AttnRow, AttnSpan, Epilogue, KvRow, KvSize, PAGE_TOKENS, PackedLinear, Reach, RopeAngles, RopePairs,
 };
@@ -39,9 +40,6 @@ pub struct SelfAttention {
     /// Back to the width outside.
     pub out: PackedLinear,
 }
-
-/// Keys and values as [`CrossAttention::keys_values`] keeps them.
-pub type KeptPages = (Tensor, Tensor);
 
 /// Attention of a sequence to another one.
 #[derive(Clone, Debug)]
@@ -116,7 +114,7 @@ impl SelfAttention {
 
 impl CrossAttention {
     /// Returns the keys and values of a sequence to attend across to, as pages of their own, filled once.
-    pub fn keys_values(&self, cx: &Cx, context: &Tensor) -> Result<KeptPages, KernelError> {
+    pub fn keys_values(&self, cx: &Cx, context: &Tensor) -> Result<(Tensor, Tensor), KernelError> {
         let kv = ops::linear(cx, context, &self.kv)?;
         let keys = self.heads.keys;
         let (k, v) = (self.heads.cut(cx, &kv, 0, keys)?, self.heads.cut(cx, &kv, keys, keys)?);
@@ -127,27 +125,27 @@ impl CrossAttention {
         Ok(pages.into_parts())
     }
 
-    /// Returns `residual` plus the layer's output for `x`. Each range of rows attends across to the keys and values
-    /// that stand with it, of `count` rows; without any, to nothing.
+    /// Returns `residual` plus the layer's output for `x`. Each range of rows attends across to what stands with it;
+    /// the layer's keys and values are those of index `layer`.
     pub fn forward(
         &self,
         cx: &Cx,
         (x, residual): (&Tensor, &Tensor),
-        rows: &[(Range<usize>, Option<&KeptPages>)],
-        count: usize,
+        rows: &[(Range<usize>, &CrossKv)],
+        layer: usize,
     ) -> Result<Tensor, KernelError> {
         let q = ops::linear(cx, x, &self.q)?;
         let q = q.reshape([x.shape().height(), self.heads.queries, self.heads.width])?;
-        let table = table(count);
         let mut mixed = Vec::with_capacity(rows.len());
-        for (range, kept) in rows {
+        for (range, cross) in rows {
             let q = q.rows(range.clone())?;
-            let Some((keys, values)) = kept else {
+            let Some((keys, values)) = cross.layers.get(layer) else {
                 mixed.push(ops::scale(cx, &q, 0.0)?);
                 continue;
             };
-            let pages = KvPages::from_parts(self.size(count), keys.clone(), values.clone())?;
-            let row = AttnRow { rows: 0..range.len(), table: &table, kv_len: count, reach: Reach::Full };
+            let pages = KvPages::from_parts(self.size(cross.rows), keys.clone(), values.clone())?;
+            let table = table(cross.rows);
+            let row = AttnRow { rows: 0..range.len(), table: &table, kv_len: cross.rows, reach: Reach::Full };
             mixed.push(ops::paged_attention(cx, &q, &pages, 0, &[row], self.heads.scale())?);
         }
         let mixed = match &mixed[..] {

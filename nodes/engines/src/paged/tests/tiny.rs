@@ -126,7 +126,7 @@ impl Decoder for Tiny {
     fn cross(&mut self, cx: &Cx, context: &Tensor) -> Result<CrossKv, KernelError> {
         self.probe.crossed.fetch_add(1, Ordering::Relaxed);
         let layers = self.layers.iter().map(|(_, cross, _)| cross.keys_values(cx, context));
-        Ok(CrossKv { layers: layers.collect::<Result<_, _>>()? })
+        Ok(CrossKv { layers: layers.collect::<Result<_, _>>()?, rows: context.dims()[0] })
     }
 
     fn forward(&mut self, cx: &Cx, batch: &DecodeBatch<'_>, kv: &mut KvPages) -> Result<Tensor, KernelError> {

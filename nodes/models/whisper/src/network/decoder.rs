@@ -2,9 +2,7 @@
 
 use std::ops::Range;
 
-use mstar_blocks::layers::{
-    BatchRows, CrossAttention, KeptPages, LayerError, LayerLoader, LayerNorm, Mlp, SelfAttention,
-};
+use mstar_blocks::layers::{BatchRows, CrossAttention, LayerError, LayerLoader, LayerNorm, Mlp, SelfAttention};
 use mstar_contract::{CrossKv, DecodeBatch, Precision};
 use mstar_kernels::ops::{self, PackedLinear};
 use mstar_kernels::{Cx, KernelError, KvPages, Tensor};
@@ -20,8 +18,6 @@ pub struct DecoderNetwork {
     layers: Vec<Layer>,
     norm: LayerNorm,
     head: PackedLinear,
-    /// Rows of an encoded window.
-    heard: usize,
 }
 
 struct Layer {
@@ -47,14 +43,13 @@ impl DecoderNetwork {
             layers: (0..config.decoder_layers).map(|i| Layer::load(config, load, i)).collect::<Result<_, _>>()?,
             norm: norm(load, "model.decoder.layer_norm", config.width)?,
             head,
-            heard: config.positions,
         })
     }
 
     /// Returns the keys and values of an encoded window, once per window.
     pub fn cross(&self, cx: &Cx, context: &Tensor) -> Result<CrossKv, KernelError> {
         let layers = self.layers.iter().map(|layer| layer.cross.keys_values(cx, context));
-        Ok(CrossKv { layers: layers.collect::<Result<_, _>>()? })
+        Ok(CrossKv { layers: layers.collect::<Result<_, _>>()?, rows: context.dims()[0] })
     }
 
     /// Appends the batch's tokens and returns the logits of the tokens that stand at `wanted` in the batch.
@@ -66,24 +61,21 @@ impl DecoderNetwork {
         wanted: &[usize],
     ) -> Result<Tensor, KernelError> {
         let rows = BatchRows::of(batch);
+        let nothing = CrossKv::default();
+        let across: Vec<(Range<usize>, &CrossKv)> =
+            batch.rows.iter().map(|row| (row.tokens.clone(), row.cross.unwrap_or(&nothing))).collect();
         let words = ops::embedding(cx, &self.embedding, batch.tokens)?;
         let mut x = ops::add(cx, &words, &ops::embedding(cx, &self.positions, &rows.positions)?)?;
         for (i, layer) in self.layers.iter().enumerate() {
             let normed = layer.attention_norm.forward(cx, &x)?;
             x = layer.attention.paged(cx, (&normed, &x), &rows, None, (i, pages))?;
             let normed = layer.cross_norm.forward(cx, &x)?;
-            x = layer.cross.forward(cx, (&normed, &x), &across(batch, i), self.heard)?;
+            x = layer.cross.forward(cx, (&normed, &x), &across, i)?;
             x = layer.mlp.forward(cx, &layer.mlp_norm.forward(cx, &x)?, &x)?;
         }
         let last = self.norm.forward(cx, &ops::take_rows(cx, &x, wanted)?)?;
         ops::linear(cx, &last, &self.head)
     }
-}
-
-/// What each row of a batch attends across to in a layer.
-fn across<'a>(batch: &DecodeBatch<'a>, layer: usize) -> Vec<(Range<usize>, Option<&'a KeptPages>)> {
-    let kept = |cross: Option<&'a CrossKv>| cross.and_then(|cross| cross.layers.get(layer));
-    batch.rows.iter().map(|row| (row.tokens.clone(), kept(row.cross))).collect()
 }
 
 // --- impl Layer ---
