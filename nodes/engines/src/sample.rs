@@ -106,14 +106,7 @@ impl Sampler {
             return Some(best);
         }
         let kept = self.filter.keep(logits, most, 1.0 / self.temperature);
-        let total: f64 = kept.iter().map(|&(_, weight)| f64::from(weight)).sum();
-        let target = random::unit(draw, 0) * total;
-        let mut sum = 0.0;
-        let hit = kept.iter().find(|&&(_, weight)| {
-            sum += f64::from(weight);
-            sum > target
-        });
-        hit.or(kept.last()).map(|&(token, _)| token)
+        kept.at(random::unit(draw, 0))
     }
 }
 

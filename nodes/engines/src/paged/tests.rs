@@ -138,6 +138,18 @@ fn a_generation_ends_at_its_bound_the_context_an_end_token_or_a_stop_string() {
 }
 
 #[test]
+fn sampling_meant_for_another_decoder_is_not_followed() {
+    let (rank, mut engine) = (Rank::new(), roomy());
+    let mut request = request("hello", Sampling { temperature: Some(1.0), ..greedy(1) });
+    Arc::make_mut(&mut request).options.insert("deaf".to_owned(), true.into());
+    let prompt = In::One(Value::text("hello"));
+    let deaf = Generation::with_input(1, prompt, request).run(&rank, &mut engine);
+    let free = Generation::new(1, "hello", Sampling::default()).run(&rank, &mut engine);
+    assert_eq!(deaf.seen(), free.seen());
+    assert!(deaf.tokens.len() > 1);
+}
+
+#[test]
 fn rows_wait_for_pages_in_turn_and_what_never_fits_is_refused() {
     let (rank, mut engine) = (Rank::new(), engine(limits(4, 100, 100), false).0);
     let prefill = |id: u64, letters: usize, max_tokens| {

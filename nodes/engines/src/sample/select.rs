@@ -29,14 +29,15 @@ pub(super) fn likeliest(logits: &[f32], count: usize) -> Vec<(u32, f32)> {
     if count == 0 {
         return held;
     }
-    for (place, &logit) in logits.iter().enumerate() {
-        if logit > least {
-            held.push((place as u32, logit));
-            if held.len() == room {
-                held.select_nth_unstable_by(count - 1, falling);
-                held.truncate(count);
-                least = held[count - 1].1;
-            }
+    for (first, part) in (0..).step_by(16).zip(logits.chunks(16)) {
+        if !part.iter().fold(false, |any, &logit| any | (logit > least)) {
+            continue;
+        }
+        held.extend((first..).zip(part).filter(|&(_, &logit)| logit > least).map(|(place, &logit)| (place, logit)));
+        if held.len() >= room {
+            held.select_nth_unstable_by(count - 1, falling);
+            held.truncate(count);
+            least = held[count - 1].1;
         }
     }
     held.sort_unstable_by(falling);

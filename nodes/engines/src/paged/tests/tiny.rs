@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mstar_blocks::layers::{BatchRows, CrossAttention, GatedMlp, Heads, SelfAttention, Turn};
 use mstar_contract::{
-    CrossKv, DecodeBatch, Decoder, Detokenizer, KvGeometry, KvUse, OpDecl, Precision, Prompt, Row, RowError, Sampling,
-    Value,
+    CrossKv, DecodeBatch, Decoder, Detokenizer, KvGeometry, KvUse, OpDecl, Precision, Prompt, Request, Row, RowError,
+    Sampling, Value,
 };
 use mstar_graph::OpName;
 use mstar_kernels::ops::{self, Gain, PackedLinear, RopeAngles, RopePairs};
@@ -158,6 +158,11 @@ impl Decoder for Tiny {
 
     fn default_sampling(&self) -> Sampling {
         Sampling::default()
+    }
+
+    /// A request with the option `deaf` speaks of somebody else's sampling.
+    fn sampling(&self, request: &Request) -> Sampling {
+        if request.options.contains_key("deaf") { Sampling::default() } else { request.sampling.clone() }
     }
 
     fn ends(&self, token: u32) -> bool {
