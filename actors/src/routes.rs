@@ -3,13 +3,16 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use dashmap::DashMap;
 use mstar_contract::RequestKey;
 use mstar_supervisor::{Incarnation, Progress};
 use ractor::ActorRef;
+use ractor::rpc::CallResult;
 
 use crate::messages::{IngressMsg, NodeIx, NodeMsg, WalkerMsg};
+use crate::snapshot::NodeSnapshot;
 
 /// The process's table of actors. Declared once with all nodes of the deployment, shared by all actors.
 #[derive(Debug)]
@@ -143,6 +146,15 @@ impl Routes {
     /// Returns the ingress, when it lives.
     pub fn ingress(&self) -> Option<ActorRef<IngressMsg>> {
         self.ingress.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Asks a node how it stands; nothing comes back from one that is away or late.
+    pub async fn node_snapshot(&self, node: NodeIx, within: Duration) -> Option<NodeSnapshot> {
+        let Route::Live(actor, _) = self.route(node) else { return None };
+        match actor.call(NodeMsg::Snapshot, Some(within)).await {
+            Ok(CallResult::Success(snapshot)) => Some(snapshot),
+            _ => None,
+        }
     }
 
     /// Returns a key for a new request.

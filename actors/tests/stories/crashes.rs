@@ -1,0 +1,116 @@
+//! Node actors die at random points under many mixed requests: every request gets the bytes it would have got.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use mstar_actors::{AFTER_EXECUTE, BEFORE_EXECUTE, Faults, IngressLimits, ON_ITEMS};
+use mstar_contract::FailureKind;
+use mstar_engines::fake::{FakeSettings, FaultPlan, Reach};
+use tokio::task::JoinSet;
+
+use crate::ask::{read, request};
+use crate::life::timed;
+use crate::world::{Setup, World};
+
+/// Strikes node actors at random points, so many times.
+struct Dice {
+    seed: u64,
+    one_in: u64,
+    rolled: AtomicU64,
+    left: AtomicU32,
+}
+
+impl Dice {
+    fn new(seed: u64, one_in: u64, times: u32) -> Arc<Self> {
+        Arc::new(Self { seed, one_in, rolled: AtomicU64::new(0), left: AtomicU32::new(times) })
+    }
+}
+
+impl Faults for Dice {
+    fn strike(&self, point: &'static str, _: &str) -> Option<String> {
+        if ![BEFORE_EXECUTE, AFTER_EXECUTE, ON_ITEMS].contains(&point) {
+            return None;
+        }
+        let roll = self.rolled.fetch_add(1, Ordering::Relaxed);
+        let mut hash = self.seed ^ roll.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        hash = (hash ^ (hash >> 31)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+        hash ^= hash >> 32;
+        if !hash.is_multiple_of(self.one_in) {
+            return None;
+        }
+        let left = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        left.ok().map(|left| format!("strike {left} of seed {}", self.seed))
+    }
+}
+
+const WALKS: [&str; 6] = ["chat", "converse", "speak", "nested", "fan", "recall"];
+
+fn asked(n: usize) -> (&'static str, String) {
+    (WALKS[n % WALKS.len()], format!("Request {n}. Go on. And on!"))
+}
+
+/// Serves many mixed requests, a few undisturbed first; returns how many attempts were needed beyond the first.
+async fn every_request_gets_its_bytes(count: usize, setup: Setup) {
+    let calm = World::default().await;
+    let ingress = IngressLimits { max_running: 32, max_queued: count, ..IngressLimits::default() };
+    let world = Arc::new(World::start(Setup { ingress, ..setup }).await);
+    let mut all = JoinSet::new();
+    for n in 0..count {
+        let (walk, text) = asked(n);
+        let stream = world.submit(request(walk, &text)).await.unwrap();
+        all.spawn(async move { (n, read(stream).await) });
+    }
+    while let Some(reply) = all.join_next().await {
+        let (n, reply) = reply.unwrap();
+        let (walk, text) = asked(n);
+        let reply = reply.unwrap_or_else(|failure| panic!("request {n}, {walk}: {failure}")).0.bytes();
+        assert_eq!(reply, calm.reply(walk, &text).await.bytes(), "request {n}, {walk}");
+    }
+    world.assert_empty().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn node_actors_die_at_random_and_no_byte_differs() {
+    for seed in 1..=6 {
+        let dice = Dice::new(seed, 40, 50);
+        let setup = Setup { settings: timed(), faults: dice.clone(), ..Setup::default() };
+        every_request_gets_its_bytes(60, setup).await;
+        assert_eq!(dice.left.load(Ordering::Relaxed), 0, "all strikes were made");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn replicas_die_at_random_and_no_byte_differs() {
+    let dice = Dice::new(11, 30, 50);
+    let setup = Setup { settings: timed(), faults: dice.clone(), replicas: 2, ..Setup::default() };
+    every_request_gets_its_bytes(60, setup).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn engines_panic_at_random_and_no_byte_differs() {
+    for reach in [Reach::Op, Reach::Node] {
+        let faults = FaultPlan::new(5, reach, 25, 30);
+        let settings = FakeSettings { faults: Arc::clone(&faults), ..timed() };
+        every_request_gets_its_bytes(60, Setup { settings, ..Setup::default() }).await;
+        assert_eq!(faults.struck(), 30);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_dies_too_often_is_down_and_its_walks_are_unavailable() {
+    struct KillLlm;
+    impl Faults for KillLlm {
+        fn strike(&self, point: &'static str, actor: &str) -> Option<String> {
+            (point == BEFORE_EXECUTE && actor.starts_with("fake.llm")).then(|| "struck".to_owned())
+        }
+    }
+    let setup = Setup { settings: timed(), faults: Arc::new(KillLlm), max_restarts: 3, ..Setup::default() };
+    let world = World::start(setup).await;
+    let running = world.submit(request("chat", "hello")).await.unwrap();
+    assert_eq!(read(running).await.unwrap_err().kind, FailureKind::Unavailable);
+    assert_eq!(world.failure(request("converse", "hello")).await, FailureKind::Unavailable);
+    assert_eq!(world.reply("fan", "abc").await.text, "ABC|cba|abc", "the rest serves on");
+    world.assert_empty().await;
+    world.supervisor.shutdown(Duration::from_secs(10)).await.unwrap();
+}

@@ -1,0 +1,8 @@
+//! Stories of requests through the actors, on scripted engines in virtual time.
+
+mod ask;
+mod crashes;
+mod flow;
+mod life;
+mod pressure;
+mod world;

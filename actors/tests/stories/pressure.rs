@@ -1,0 +1,71 @@
+//! Who is slow slows those behind: memory stays bounded, nothing is lost, what is too much is refused at once.
+
+use std::time::Duration;
+
+use mstar_actors::IngressLimits;
+use mstar_contract::FailureKind;
+
+use crate::ask::{Reply, read, request};
+use crate::life::timed;
+use crate::world::{Setup, World};
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_consumer_stops_its_producer() {
+    let world = World::start(Setup { settings: timed(), ..Setup::default() }).await;
+    let mut flood = request("flood", "item");
+    flood.options.insert("items".to_owned(), serde_json::json!(500));
+    let stream = world.submit(flood).await.unwrap();
+    let reading = tokio::spawn(read(stream));
+    let mut most = 0;
+    let mut held_back = false;
+    while !reading.is_finished() {
+        let (vocoder, text) = (world.node("fake.vocoder#0").await, world.node("fake.text#0").await);
+        most = most.max(vocoder.buffered);
+        held_back |= text.outgoing > 0 && text.steps == 1;
+        tokio::time::sleep(Duration::from_millis(3)).await;
+    }
+    assert!(most > 0 && most <= 64, "{most} items in the inbox");
+    assert!(held_back, "the producing step is not done before its items have left");
+    reading.await.unwrap().unwrap();
+    world.assert_empty().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_does_not_read_stops_its_request_and_no_other() {
+    let ingress = IngressLimits { client_credit: 4, ..IngressLimits::default() };
+    let world = World::start(Setup { settings: timed(), ingress, ..Setup::default() }).await;
+    let expected = world.reply("converse", "go on").await.bytes();
+    let slow = world.submit(request("converse", "go on")).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let before = world.ingress.position(slow.id()).await.unwrap().unwrap();
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let after = world.ingress.position(slow.id()).await.unwrap().unwrap();
+    let loops = |position: &mstar_actors::WalkerPosition| position.partitions[0].loops.clone();
+    assert_eq!(loops(&before), loops(&after), "it stands still");
+    assert!(after.held <= 4, "{} emissions held", after.held);
+    assert_eq!(world.reply("converse", "go on").await.bytes(), expected);
+    assert_eq!(read(slow).await.unwrap().0.bytes(), expected);
+    world.assert_empty().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flood_is_refused_beyond_the_queue_and_the_rest_is_served() {
+    let ingress = IngressLimits { max_running: 8, max_queued: 16, ..IngressLimits::default() };
+    let world = World::start(Setup { settings: timed(), ingress, ..Setup::default() }).await;
+    let (mut admitted, mut refused) = (Vec::new(), 0);
+    for n in 0..500 {
+        match world.submit(request("chat", &format!("number {n}"))).await {
+            Ok(stream) => admitted.push(stream),
+            Err(failure) => {
+                assert_eq!(failure.kind, FailureKind::Overloaded);
+                refused += 1;
+            }
+        }
+    }
+    assert_eq!((admitted.len(), refused), (24, 476));
+    for stream in admitted {
+        let (Reply { text, .. }, _) = read(stream).await.unwrap();
+        assert!(!text.is_empty());
+    }
+    world.assert_empty().await;
+}
