@@ -177,6 +177,14 @@ pub enum NodeMsg {
         /// How many items it has in all.
         items: u64,
     },
+    /// From a walker: the consumer wants no more. What comes is dropped, so that its producer does not wait for credit.
+    /// At most one per stream and attempt. Travels.
+    AbandonStream {
+        /// The attempt.
+        key: RequestKey,
+        /// The stream.
+        stream: StreamIx,
+    },
     /// From a consumer's inbox: items before this one are not kept any more. One per chunk. Travels.
     Credit {
         /// The attempt.

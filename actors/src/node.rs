@@ -135,6 +135,9 @@ impl Actor for NodeActor {
                 state.inbox.close(key, stream, items);
                 state.take_ready(key);
             }
+            NodeMsg::AbandonStream { key, stream } => {
+                state.inbox.abandon(key, stream).into_iter().for_each(|note| state.give_credit(note));
+            }
             NodeMsg::Credit { key, stream, consumed } => {
                 let sending = state.outbox.credit(key, stream, consumed);
                 state.send(sending);
@@ -143,7 +146,9 @@ impl Actor for NodeActor {
             NodeMsg::Retire(key) => state.retire(key),
             NodeMsg::Ripen => {
                 // Everybody who has something for this node comes before it asks itself again.
-                tokio::task::yield_now().await;
+                if state.batcher.expects() {
+                    tokio::task::yield_now().await;
+                }
                 state.ripening = false;
                 state.batcher.ripen(Instant::now());
             }
@@ -157,6 +162,13 @@ impl Actor for NodeActor {
 }
 
 // --- impl NodeState ---
+
+impl Drop for NodeState {
+    /// However a life ends: its engine keeps nothing for requests that will rebuild what they had, or fail.
+    fn drop(&mut self) {
+        self.args.device.send(DeviceCommand::Reset(self.args.ix, self.incarnation));
+    }
+}
 
 impl NodeState {
     fn new(args: NodeArgs, incarnation: Incarnation) -> Self {

@@ -55,7 +55,7 @@ pub(crate) struct OutputBinding {
 }
 
 /// A stream's ends.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct StreamBinding {
     pub(crate) from: u16,
     pub(crate) to: u16,

@@ -84,8 +84,9 @@ impl Actor for Walker {
         myself: ActorRef<WalkerMsg>,
         args: WalkerArgs,
     ) -> Result<WalkerState, ActorProcessingErr> {
-        args.routes.add_walker(args.key, myself);
-        Ok(WalkerState::new(args)?)
+        let state = WalkerState::new(args)?;
+        state.routes.add_walker(state.key, myself);
+        Ok(state)
     }
 
     async fn post_start(&self, myself: ActorRef<WalkerMsg>, state: &mut WalkerState) -> Result<(), ActorProcessingErr> {
@@ -152,7 +153,13 @@ impl WalkerState {
         let graph = Arc::clone(self.served.graph());
         self.streams.take_part(&graph, &self.served, walks.iter().map(|walk| &walk.partition));
         self.open_streams()?;
-        walks.into_iter().try_for_each(|walk| self.take_walk(walk, 0))
+        let attempt = self.key.attempt;
+        for walk in walks {
+            if self.key.attempt == attempt {
+                self.take_walk(walk, 0)?;
+            }
+        }
+        Ok(())
     }
 
     fn step_done(&mut self, done: StepDone) -> Outcome {

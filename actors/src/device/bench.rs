@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use mstar_contract::{Engine, EngineUsage, ExecuteCx, Room, Row, RowProgress};
+use mstar_supervisor::Incarnation;
 use tokio::time::Instant;
 
 use crate::device::{DeviceError, DeviceSpec, Install};
@@ -15,6 +16,8 @@ use crate::messages::{Batch, DeviceCommand, Executed, NodeIx, NodeMsg};
 pub(crate) struct Bench {
     pub(crate) spec: DeviceSpec,
     engines: HashMap<NodeIx, Box<dyn Engine>>,
+    /// The latest life of each node that was heard of.
+    lives: HashMap<NodeIx, Incarnation>,
 }
 
 /// The rows of a batch, sorted by whether they run now.
@@ -29,7 +32,7 @@ struct Sorted {
 
 impl Bench {
     pub(crate) fn new(spec: DeviceSpec) -> Self {
-        Self { spec, engines: HashMap::new() }
+        Self { spec, engines: HashMap::new(), lives: HashMap::new() }
     }
 
     /// Makes an engine and says what came of it.
@@ -57,7 +60,14 @@ impl Bench {
                 return Some((node, executed, simulated));
             }
             DeviceCommand::Retire(node, key) => self.with(node, |engine| engine.retire(key)),
-            DeviceCommand::Reset(node, _) => self.with(node, |engine| engine.reset()),
+            DeviceCommand::Reset(node, life) => {
+                let latest = self.lives.entry(node).or_insert(life);
+                // What a dead life says after the next one began is of the past.
+                if *latest <= life {
+                    *latest = life;
+                    self.with(node, |engine| engine.reset());
+                }
+            }
             DeviceCommand::Usage(node, reply) => {
                 let _ = reply.send(self.usage(node));
             }

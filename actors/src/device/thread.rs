@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::Thread;
 use std::time::Duration;
 
+use mstar_supervisor::Incarnation;
 use tokio::time::Instant;
 
 use crate::device::{Bench, DeviceError, DeviceSpec, Install};
@@ -23,13 +24,20 @@ pub struct ThreadDevice {
 struct Shared {
     name: Arc<str>,
     /// One queue per node.
-    queues: Vec<Mutex<VecDeque<DeviceCommand>>>,
+    queues: Vec<Mutex<Queue>>,
     installs: Mutex<VecDeque<Install>>,
     /// Commands in all queues.
     pending: AtomicUsize,
     parked: AtomicBool,
     stopping: AtomicBool,
     thread: OnceLock<Thread>,
+}
+
+#[derive(Default)]
+struct Queue {
+    commands: VecDeque<DeviceCommand>,
+    /// The node's latest life.
+    life: Option<Incarnation>,
 }
 
 // --- impl ThreadDevice ---
@@ -64,20 +72,9 @@ impl ThreadDevice {
 
     pub(crate) fn send(&self, command: DeviceCommand) {
         let Some(queue) = self.shared.queues.get(command.node().0 as usize) else { return };
-        let mut queue = lock(queue);
-        let mut added = 1_isize;
-        if matches!(command, DeviceCommand::Reset(..)) {
-            // What the dead incarnation asked for is of no use to anybody.
-            let before = queue.len();
-            queue.retain(|command| matches!(command, DeviceCommand::Usage(..)));
-            added -= (before - queue.len()).cast_signed();
-        }
-        queue.push_back(command);
-        if added < 0 {
-            self.shared.pending.fetch_sub(added.unsigned_abs(), Ordering::SeqCst);
-        }
-        drop(queue);
-        self.shared.announce(usize::try_from(added).unwrap_or(0));
+        let (added, dropped) = lock(queue).push(command);
+        self.shared.pending.fetch_sub(dropped, Ordering::SeqCst);
+        self.shared.announce(added);
     }
 
     pub(crate) fn stop(&self) {
@@ -89,6 +86,26 @@ impl ThreadDevice {
 impl std::fmt::Debug for ThreadDevice {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("ThreadDevice").field(&self.shared.name).finish()
+    }
+}
+
+// --- impl Queue ---
+
+impl Queue {
+    /// Queues a command. Returns how many were added, and how many were dropped for it.
+    fn push(&mut self, command: DeviceCommand) -> (usize, usize) {
+        let before = self.commands.len();
+        if let DeviceCommand::Reset(_, life) = command {
+            if self.life > Some(life) {
+                return (0, 0);
+            }
+            // What the dead life asked for is of no use to anybody.
+            self.life = Some(life);
+            self.commands.retain(|command| matches!(command, DeviceCommand::Usage(..)));
+        }
+        let dropped = before - self.commands.len();
+        self.commands.push_back(command);
+        (1, dropped)
     }
 }
 
@@ -125,7 +142,7 @@ impl Shared {
     /// Carries out a node's commands up to its batch. Returns whether there was a batch.
     fn serve_node(&self, bench: &mut Bench, node: usize) -> bool {
         loop {
-            let Some(command) = lock(&self.queues[node]).pop_front() else { return false };
+            let Some(command) = lock(&self.queues[node]).commands.pop_front() else { return false };
             self.pending.fetch_sub(1, Ordering::SeqCst);
             if let Some((node, executed, _)) = bench.carry_out(command) {
                 bench.report(node, executed);

@@ -190,6 +190,11 @@ impl Batcher {
         self.expected.remove(&key.id);
     }
 
+    /// Returns whether rows are expected back.
+    pub(crate) fn expects(&self) -> bool {
+        !self.expected.is_empty()
+    }
+
     /// Returns how many rows are queued.
     pub(crate) fn queued(&self) -> usize {
         self.queues.iter().map(|queue| queue.rows.len()).sum()

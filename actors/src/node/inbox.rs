@@ -32,6 +32,8 @@ struct Buffer {
     /// Arrived before their turn.
     early: BTreeMap<u64, Value>,
     total: Option<u64>,
+    /// Nobody wants what comes.
+    abandoned: bool,
     /// Who gets the credit.
     producer: Option<NodeIx>,
 }
@@ -81,14 +83,24 @@ impl Inbox {
         let Items { key, stream, from, first, items } = run;
         let buffer = self.streams(key)?.buffer(stream)?;
         buffer.producer = Some(from);
-        if items.is_empty() {
-            return Some(CreditNote { producer: from, key, stream, consumed: buffer.base });
-        }
+        let asked = items.is_empty();
         for (at, item) in (first..).zip(items) {
             buffer.take(at, item);
         }
         buffer.close_if_complete();
-        None
+        if buffer.abandoned {
+            buffer.drop_all();
+        }
+        let note = CreditNote { producer: from, key, stream, consumed: buffer.base };
+        (asked || buffer.abandoned).then_some(note)
+    }
+
+    /// Drops what is there and what will come of a stream. Returns the credit that this gives back.
+    pub(crate) fn abandon(&mut self, key: RequestKey, stream: StreamIx) -> Option<CreditNote> {
+        let buffer = self.streams(key)?.buffer(stream)?;
+        buffer.abandoned = true;
+        buffer.drop_all();
+        Some(CreditNote { producer: buffer.producer?, key, stream, consumed: buffer.base })
     }
 
     /// Notes how many items the stream has in all.
@@ -180,6 +192,7 @@ impl Buffer {
             base: 0,
             early: BTreeMap::new(),
             total: None,
+            abandoned: false,
             producer: None,
         }
     }
@@ -202,6 +215,11 @@ impl Buffer {
             self.items.push_back(next);
             self.cutter.arrived(1);
         }
+    }
+
+    fn drop_all(&mut self) {
+        self.items.clear();
+        self.base = self.arrived();
     }
 
     fn close_if_complete(&mut self) {
@@ -317,6 +335,15 @@ mod tests {
         inbox.items(run(5, 1));
         assert_eq!(inbox.held(), (0, 0));
         assert!(!inbox.wait(KEY, WorkId(1), SmallVec::from_elem(("in".into(), stream()), 1)));
+    }
+
+    #[test]
+    fn an_abandoned_stream_takes_all_and_keeps_nothing() {
+        let mut inbox = opened(ChunkPolicy::Fixed(4));
+        inbox.items(run(0, 2));
+        assert_eq!(inbox.abandon(KEY, stream()).map(|note| note.consumed), Some(2));
+        assert_eq!(inbox.items(run(2, 3)).map(|note| note.consumed), Some(5));
+        assert_eq!(inbox.held(), (1, 0));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mstar_contract::{Emission, Failure, FailureKind, In, NextWalk, RowOutput, Value};
 use mstar_graph::{
-    Command, Commands, Cursor, Done, Fire, Graph, Input, KeptName, PartitionName, Port, StreamIx, WalkName,
+    Command, Commands, Cursor, Done, Fire, Graph, Input, KeptName, PartitionName, Port, StepIx, StreamIx, WalkName,
 };
 use tracing::Span;
 
@@ -27,6 +27,8 @@ pub(crate) struct Partition {
     /// Walks it took before.
     number: u16,
     cursor: Cursor<Value>,
+    /// The graph's index of the walk's first step.
+    first_step: usize,
     /// Steps held back until the client has taken what the partition emitted.
     held: Vec<Fire<Value>>,
     /// Kept open as long as the walk.
@@ -46,7 +48,7 @@ struct StreamState {
     open: bool,
     /// Sequence number of the next item.
     next: u64,
-    /// Its last chunk was consumed.
+    /// Its last chunk was consumed, or its consumer wants no more.
     ended: bool,
 }
 
@@ -121,7 +123,13 @@ impl WalkerState {
             let node = self.node_of(consumer)?;
             let open = NodeMsg::OpenStream { key: self.key, stream: ix, policy: stream.policy, at_end: stream.at_end };
             // A consumer that is away takes no stream: when it comes back, the request runs again.
-            self.slots.at(consumer).met = self.routes.send(node, open);
+            let slot = self.slots.at(consumer);
+            if !slot.opened {
+                (slot.opened, slot.met) = (true, self.routes.incarnation(node));
+            }
+            if let Some(met) = slot.met {
+                self.routes.send_to(node, met, open);
+            }
         }
         Ok(())
     }
@@ -139,7 +147,10 @@ impl WalkerState {
         let span = trace::walk(self.trace, walk.as_str(), partition.as_str());
         let trace = trace::context(&span, self.trace);
         let at = partition_of(&graph, &partition);
-        let started = Partition { ix: at, name: partition, walk, number, cursor, held: Vec::new(), _span: span, trace };
+        let first_step = graph.walk_steps(ix).next().map_or(0, StepIx::index);
+        let held = Vec::new();
+        let started =
+            Partition { ix: at, name: partition, walk, number, cursor, first_step, held, _span: span, trace };
         self.partitions[usize::from(at)] = Some(started);
         self.carry_out(at, commands)
     }
@@ -172,15 +183,24 @@ impl WalkerState {
             if partition.held.is_empty() || self.emissions.holds(ix) {
                 continue;
             }
+            let attempt = self.key.attempt;
             for fire in std::mem::take(&mut partition.held) {
                 self.fire(ix, fire)?;
+                if self.key.attempt != attempt {
+                    return Ok(());
+                }
             }
         }
         Ok(())
     }
 
     fn carry_out(&mut self, at: u16, commands: Commands<Value>) -> Outcome {
+        let attempt = self.key.attempt;
         for command in commands {
+            // A step may find its node replaced: then the request runs again, and this was of the attempt before.
+            if self.key.attempt != attempt {
+                return Ok(());
+            }
             match command {
                 Command::Fire(fire) if self.emissions.holds(at) => {
                     if let Some(partition) = &mut self.partitions[usize::from(at)] {
@@ -220,11 +240,17 @@ impl WalkerState {
         }
         let graph = Arc::clone(self.served.graph());
         for (ix, _) in graph.streams() {
-            let stream = self.served.stream(ix);
-            let StreamState { open, next: items, .. } = self.streams.streams[ix.index()];
+            let stream = *self.served.stream(ix);
+            let StreamState { open, next: items, ended } = self.streams.streams[ix.index()];
+            let key = self.key;
             if stream.from == at && open {
                 let node = self.node_of(stream.consumer)?;
-                self.routes.send(node, NodeMsg::CloseStream { key: self.key, stream: ix, items });
+                self.routes.send(node, NodeMsg::CloseStream { key, stream: ix, items });
+            }
+            if stream.to == at && open && !ended {
+                let node = self.node_of(stream.consumer)?;
+                self.routes.send(node, NodeMsg::AbandonStream { key, stream: ix });
+                self.streams.ended(ix);
             }
         }
         Ok(())
@@ -234,13 +260,14 @@ impl WalkerState {
         let Some(partition) = &self.partitions[usize::from(at)] else { return Ok(()) };
         let Fire { firing, step: ix, iteration, inputs } = fire;
         let (walk, parent) = (partition.number, partition.trace);
+        let place = ix.index() - partition.first_step;
         let served = Arc::clone(&self.served);
         let binding = served.step(ix);
         let node = self.node_of(binding.slot)?;
         let mut stream_outputs = smallvec::SmallVec::new();
         for output in &binding.stream_outputs {
             let state = &self.streams.streams[output.stream.index()];
-            if !state.open {
+            if !state.open || state.ended {
                 continue;
             }
             let (next, copied) = (state.next, output.copied);
@@ -272,7 +299,7 @@ impl WalkerState {
             stream_inputs: binding.stream_inputs.clone(),
             stream_outputs,
             params: self.slots.at(binding.slot).params(&self.request, || served.label(binding.slot)),
-            draw: draw(self.request.seed, at, walk, ix.index(), iteration.path()),
+            draw: draw(self.request.seed, at, walk, place, iteration.path()),
             rebuild: None,
             trace: trace::context(&span, parent),
         };
@@ -284,10 +311,9 @@ impl WalkerState {
     fn dispatch(&mut self, at: usize, node: NodeIx) -> Outcome {
         let live = self.routes.incarnation(node);
         let slot = self.slots.at(at);
-        if slot.met.is_none() && !slot.stepped {
+        if slot.met.is_none() && !slot.opened && !slot.stepped {
             slot.met = live;
         }
-        slot.stepped = true;
         if live.is_some() && slot.met != live {
             return self.replaced(node);
         }
@@ -305,7 +331,9 @@ impl WalkerState {
             }
             flight.step.rebuild = slot.rebuild(self.served.step(flight.ix).kv);
             let sent = self.routes.send_to(flight.node, met, NodeMsg::Step(flight.step.clone()));
-            flight.sent = sent.then_some(met);
+            if sent {
+                (slot.stepped, flight.sent) = (true, Some(met));
+            }
         }
     }
 

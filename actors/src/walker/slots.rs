@@ -25,6 +25,8 @@ pub(crate) struct Slot {
     pub(crate) node: Option<NodeIx>,
     /// The incarnation that knows what the request has done there; none when it met nobody alive.
     pub(crate) met: Option<Incarnation>,
+    /// Whether a stream was opened there.
+    pub(crate) opened: bool,
     /// Whether a step was sent there.
     pub(crate) stepped: bool,
     /// Whether its sequence must be rebuilt before it goes on.

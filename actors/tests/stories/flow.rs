@@ -68,7 +68,8 @@ async fn streams_carry_every_item_once_and_in_order() {
 async fn alone_and_together(setup: Setup) {
     let world = Arc::new(World::start(setup).await);
     let walks = ["chat", "converse", "speak", "nested", "fan", "recall"];
-    let asked: Vec<(&str, String)> = (0..48).map(|n| (walks[n % walks.len()], format!("Request {n}. Go on."))).collect();
+    let asked: Vec<(&str, String)> =
+        (0..48).map(|n| (walks[n % walks.len()], format!("Request {n}. Go on."))).collect();
     let mut alone = Vec::new();
     for (walk, text) in &asked {
         alone.push(world.reply(walk, text).await.bytes());

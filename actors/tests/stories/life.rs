@@ -56,7 +56,7 @@ async fn requests_that_find_no_pages_wait_for_others_to_end() {
         });
     }
     while let Some(reply) = all.join_next().await {
-        assert!(!reply.unwrap().unwrap().0.text.is_empty());
+        assert!(reply.unwrap().unwrap().1.finish.is_some());
     }
     world.assert_empty().await;
 }

@@ -5,4 +5,5 @@ mod crashes;
 mod flow;
 mod life;
 mod pressure;
+mod spans;
 mod world;

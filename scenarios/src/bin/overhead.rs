@@ -1,0 +1,294 @@
+//! What the runtime costs, measured with engines that compute nothing: `cargo run --release --bin overhead`.
+//!
+//! Prints JSON: microseconds per decode step (walker, node, compute thread and back) alone and in a batch of 16, what
+//! waking a parked compute thread adds, and microseconds per item of a stream between two nodes.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+use mstar_actors::{
+    BatchLimits, Binding, DeviceHandle, DeviceSpec, IngressArgs, IngressHandle, IngressLimits, NodeArgs, NodeIx,
+    Routes, Served, Submit, SupervisionBridge, ThreadDevice,
+};
+use mstar_contract::{
+    ClientEvent, Engine, EngineUsage, ExecuteCx, Gauge, Invalid, Model, ModelCard, NextWalk, OpDecl, Plan, Recovery,
+    Request, RequestKey, Room, Row, RowOutput, RowProgress, Sampling, Task, TraceContext, Value,
+};
+use mstar_graph::{
+    Bound, ChunkPolicy, Graph, GraphBuilder, ModelId, OpName, Stream, dynamic_loop, loop_over_stream, repeat,
+    sequential, step,
+};
+use mstar_kernels::Cx;
+use mstar_supervisor::{SupervisorRef, SupervisorSpec};
+use tokio::time::Instant;
+
+/// Steps of a measured loop.
+const STEPS: u32 = 5000;
+/// Items that a producing step puts into its stream.
+const ITEMS: usize = 64;
+/// Long enough for a compute thread to park, and too short for it.
+const LONG: Duration = Duration::from_micros(400);
+const SHORT: Duration = Duration::from_micros(20);
+const WITHIN: Duration = Duration::from_secs(60);
+
+/// When batches began, and how many rows they had.
+type Beats = Arc<Mutex<Vec<(Instant, usize)>>>;
+
+/// Answers every row at once.
+struct Idle {
+    beats: Beats,
+    token: Value,
+}
+
+/// Walks for each measurement.
+struct Measured {
+    graph: Arc<Graph>,
+}
+
+/// One walk per partition, as the request's id says.
+struct Walks(Vec<NextWalk>);
+
+/// The deployment under measurement.
+struct Bench {
+    ingress: IngressHandle,
+    served: Arc<Served>,
+    beats: Beats,
+    _supervisor: SupervisorRef,
+}
+
+// --- impl Idle ---
+
+impl Engine for Idle {
+    fn room(&self, _: &OpName, _: &Row) -> Room {
+        Room::Ready
+    }
+
+    fn execute(&mut self, op: &OpName, rows: Vec<Row>, _: &ExecuteCx<'_>) -> Vec<RowProgress> {
+        if op.as_str() == "decode" {
+            let mut beats = self.beats.lock().unwrap_or_else(PoisonError::into_inner);
+            beats.push((Instant::now(), rows.len()));
+        }
+        let answer = |row: Row| {
+            let mut output = RowOutput::default();
+            match op.as_str() {
+                "decode" => output.outputs.push(("token".into(), self.token.clone())),
+                "emit" => (0..ITEMS).for_each(|_| output.outputs.push(("item".into(), self.token.clone()))),
+                "long" => spin(LONG),
+                "short" => spin(SHORT),
+                _ => {}
+            }
+            RowProgress::Done(row.work, Ok(output))
+        };
+        rows.into_iter().map(answer).collect()
+    }
+
+    fn retire(&mut self, _: RequestKey) {}
+
+    fn reset(&mut self) {}
+
+    fn usage(&self) -> EngineUsage {
+        EngineUsage::default()
+    }
+}
+
+fn spin(time: Duration) {
+    let start = Instant::now();
+    while start.elapsed() < time {
+        std::hint::spin_loop();
+    }
+}
+
+// --- impl Measured ---
+
+impl Measured {
+    fn new() -> Result<Self> {
+        let bound = || Bound::from_request("steps", 10_000_000);
+        let decode = || step("fast", "decode").back("token", "fast.decode", "token").input("token");
+        let paced = |op: &'static str| {
+            let decode = step("fast", "decode").input("token").to("token", &*format!("slow.{op}"), "token");
+            dynamic_loop("paced", bound(), sequential([decode, step("slow", op)]))
+        };
+        let emit = repeat("emitting", bound(), step("fast", "emit").input("token").stream_out("item", "items"));
+        let take = loop_over_stream("taking", step("slow", "take").stream_in("items", "items"));
+        let mut graph = GraphBuilder::new();
+        graph
+            .node("fast", "idle.fast")
+            .node("slow", "idle.slow")
+            .partition("main")
+            .partition("other")
+            .stream(Stream::new("items", "main", "other", ChunkPolicy::Fixed(ITEMS as u64)).credit(1024))
+            .walk("main", "decode", dynamic_loop("decoding", bound(), decode()))
+            .walk("main", "long", paced("long"))
+            .walk("main", "short", paced("short"))
+            .walk("main", "emit", emit)
+            .walk("other", "take", take);
+        Ok(Self { graph: graph.build().map_err(|problems| anyhow!("{problems}"))? })
+    }
+}
+
+impl Model for Measured {
+    fn id(&self) -> ModelId {
+        "idle".into()
+    }
+
+    fn graph(&self) -> &Arc<Graph> {
+        &self.graph
+    }
+
+    fn card(&self) -> ModelCard {
+        ModelCard::default()
+    }
+
+    fn plan(&self, request: &Arc<Request>) -> std::result::Result<Box<dyn Plan>, Invalid> {
+        let (walk, _) = request.id.split_once(' ').unwrap_or((&request.id, ""));
+        let steps = request.sampling.max_tokens.unwrap_or(STEPS);
+        let mut walks = vec![NextWalk::new("main", walk).input("token", Value::token(1)).limit("steps", steps)];
+        if walk == "emit" {
+            walks.push(NextWalk::new("other", "take"));
+        }
+        Ok(Box::new(Walks(walks)))
+    }
+}
+
+impl Plan for Walks {
+    fn begin(&self) -> Vec<NextWalk> {
+        self.0.clone()
+    }
+}
+
+// --- impl Bench ---
+
+impl Bench {
+    async fn start() -> Result<Self> {
+        let routes = Routes::new(["fast", "slow"]);
+        let beats: Beats = Arc::default();
+        let ops: Arc<[OpDecl]> = Arc::new([
+            OpDecl::new("decode", &["token"], &["token"]),
+            OpDecl::new("emit", &["token"], &["item"]),
+            OpDecl::new("long", &["token"], &[]),
+            OpDecl::new("short", &["token"], &[]),
+            OpDecl::new("take", &["items"], &[]),
+        ]);
+        let mut children = Vec::new();
+        for node in routes.nodes() {
+            let device = rank(&routes, node, &beats).await?;
+            let args = NodeArgs::new(node, Arc::clone(&ops), Recovery::Redo, device, Arc::clone(&routes));
+            children.push(NodeArgs { limits: BatchLimits::default(), ..args }.child());
+        }
+        let ingress = IngressArgs::new(IngressLimits::default(), Arc::clone(&routes));
+        let handle = ingress.handle();
+        children.push(ingress.child("ingress"));
+        let bridge = Arc::new(SupervisionBridge::new(routes));
+        let supervisor = SupervisorRef::start(SupervisorSpec::new(children), bridge).await?;
+        supervisor.settled(WITHIN).await?;
+        let model = Arc::new(Measured::new()?);
+        let bind = |(at, (node, component)): (u32, (&mstar_graph::NodeName, &mstar_graph::ComponentId))| Binding {
+            node: node.clone(),
+            component: component.clone(),
+            replicas: vec![NodeIx(at)],
+            ops: Arc::clone(&ops),
+            recovery: Recovery::Redo,
+        };
+        let bindings = (0..).zip(model.graph.nodes()).map(bind).collect();
+        let served = Arc::new(Served::new(model, bindings)?);
+        Ok(Self { ingress: handle, served, beats, _supervisor: supervisor })
+    }
+
+    /// Serves `rows` requests of a walk at once and returns how long they took.
+    async fn run(&self, walk: &str, rows: usize, steps: u32) -> Result<Duration> {
+        self.beats.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        let start = Instant::now();
+        let mut streams = Vec::new();
+        for row in 0..rows {
+            let request = Arc::new(request(&format!("{walk} {row}"), steps));
+            let submit =
+                Submit { request, served: Arc::clone(&self.served), deadline: None, trace: TraceContext::default() };
+            streams.push(self.ingress.submit(submit).await?);
+        }
+        for mut stream in streams {
+            match stream.next().await.context("a request ended without an end")? {
+                ClientEvent::Done(_) => {}
+                event => return Err(anyhow!("a request did not end well: {event:?}")),
+            }
+        }
+        Ok(start.elapsed())
+    }
+
+    /// Returns the times between batches of so many rows, sorted, in microseconds, and the share of such batches.
+    fn intervals(&self, rows: usize) -> (Vec<f64>, f64) {
+        let beats = self.beats.lock().unwrap_or_else(PoisonError::into_inner);
+        let whole = beats.windows(2).filter(|pair| pair[0].1 == rows && pair[1].1 == rows);
+        let mut times: Vec<f64> = whole.map(|pair| (pair[1].0 - pair[0].0).as_secs_f64() * 1e6).collect();
+        times.sort_by(f64::total_cmp);
+        let share = times.len() as f64 / beats.len().max(1) as f64;
+        (times, share)
+    }
+}
+
+async fn rank(routes: &Arc<Routes>, node: NodeIx, beats: &Beats) -> Result<DeviceHandle> {
+    let (name, gauge) = (routes.name(node), Gauge::new(routes.name(node)));
+    let spec = DeviceSpec { name: name.into(), cx: Cx::with_threads(1)?, gauge, routes: Arc::clone(routes) };
+    let device = DeviceHandle::Thread(ThreadDevice::start(spec)?);
+    let engine = Idle { beats: Arc::clone(beats), token: Value::token(1) };
+    device.install(node, Box::new(move |_, _| Ok(Box::new(engine))), WITHIN).await?;
+    Ok(device)
+}
+
+fn request(id: &str, steps: u32) -> Request {
+    Request {
+        id: id.into(),
+        model: "idle".into(),
+        task: Task::Generate,
+        messages: Vec::new(),
+        media: Vec::new(),
+        outputs: Default::default(),
+        sampling: Sampling { max_tokens: Some(steps), ..Sampling::default() },
+        seed: 0,
+        options: Default::default(),
+    }
+}
+
+/// Returns the value below which this share of sorted values lies.
+fn quantile(sorted: &[f64], share: f64) -> f64 {
+    let at = ((sorted.len().saturating_sub(1)) as f64 * share).round() as usize;
+    sorted.get(at).copied().unwrap_or(f64::NAN)
+}
+
+async fn measure() -> Result<serde_json::Value> {
+    let bench = Bench::start().await?;
+    let mut steps = serde_json::Map::new();
+    for rows in [1, 4, 16] {
+        bench.run("decode", rows, STEPS / 10).await?;
+        let took = bench.run("decode", rows, STEPS).await?;
+        let (times, share) = bench.intervals(rows);
+        let step = serde_json::json!({
+            "mean_us": took.as_secs_f64() * 1e6 / f64::from(STEPS),
+            "p50_us": quantile(&times, 0.5),
+            "p99_us": quantile(&times, 0.99),
+            "whole_batches": share,
+        });
+        steps.insert(format!("batch_{rows}"), step);
+    }
+    let mut paced = Vec::new();
+    for (walk, time) in [("long", LONG), ("short", SHORT)] {
+        bench.run(walk, 1, STEPS / 10).await?;
+        let (times, _) = bench.intervals(1);
+        paced.push(quantile(&times, 0.5) - time.as_secs_f64() * 1e6);
+    }
+    bench.run("emit", 1, STEPS / 10).await?;
+    let took = bench.run("emit", 1, STEPS).await?;
+    let items = f64::from(STEPS) * ITEMS as f64;
+    Ok(serde_json::json!({
+        "decode_step": steps,
+        "two_steps_on_two_ranks_us": { "awake": paced[1], "parked": paced[0], "waking_adds": paced[0] - paced[1] },
+        "stream_item_us": took.as_secs_f64() * 1e6 / items,
+    }))
+}
+
+fn main() -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let figures = runtime.block_on(async { tokio::spawn(measure()).await })??;
+    println!("{}", serde_json::to_string_pretty(&figures)?);
+    Ok(())
+}
