@@ -101,6 +101,7 @@ pub enum CancelReason {
 
 /// What a walker is sent.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a mailbox boxes every message")]
 pub enum WalkerMsg {
     /// From a node: a step's outcome, after all its items have left the node. One per step sent. Travels.
     StepDone(StepDone),

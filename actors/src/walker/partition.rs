@@ -149,8 +149,7 @@ impl WalkerState {
         let at = partition_of(&graph, &partition);
         let first_step = graph.walk_steps(ix).next().map_or(0, StepIx::index);
         let held = Vec::new();
-        let started =
-            Partition { ix: at, name: partition, walk, number, cursor, first_step, held, _span: span, trace };
+        let started = Partition { ix: at, name: partition, walk, number, cursor, first_step, held, _span: span, trace };
         self.partitions[usize::from(at)] = Some(started);
         self.carry_out(at, commands)
     }

@@ -7,6 +7,7 @@ use mstar_actors::{ClientStream, Submit};
 use mstar_contract::{
     ClientEvent, Failure, FailureKind, Message, Part, Request, Role, Sampling, Summary, Task, TraceContext, Value,
 };
+use mstar_graph::Modality;
 
 use crate::world::{World, unique};
 
@@ -27,7 +28,7 @@ pub(crate) fn request(walk: &str, text: &str) -> Request {
         task: Task::Generate,
         messages: vec![message],
         media: Vec::new(),
-        outputs: BTreeSet::new(),
+        outputs: BTreeSet::from([Modality::Text, Modality::Audio]),
         sampling: Sampling::default(),
         seed: 42,
         options: BTreeMap::from([("walk".to_owned(), serde_json::json!(walk))]),

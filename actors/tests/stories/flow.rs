@@ -80,7 +80,7 @@ async fn alone_and_together(setup: Setup) {
         together.spawn(async move { (at, world.reply(walk, &text).await.bytes()) });
     }
     while let Some(reply) = together.join_next().await {
-        let (at, reply) = reply.unwrap();
+        let (at, reply) = reply.expect("the reader lives");
         assert_eq!(reply, alone[at], "request {at}");
     }
     world.assert_empty().await;

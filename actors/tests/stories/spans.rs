@@ -22,7 +22,7 @@ fn exporter() -> InMemorySpanExporter {
     let provider = SdkTracerProvider::builder().with_simple_exporter(exporter.clone()).build();
     let ours = Targets::new().with_target(mstar_actors::trace::TARGET, LevelFilter::DEBUG);
     let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("mstar")).with_filter(ours);
-    tracing::subscriber::set_global_default(tracing_subscriber::registry().with(layer)).unwrap();
+    tracing::subscriber::set_global_default(tracing_subscriber::registry().with(layer)).expect("no other test sets it");
     exporter
 }
 
