@@ -23,9 +23,9 @@ pub fn components() -> Vec<Arc<dyn Component>> {
     vec![Arc::new(Prompt), Arc::new(Llm)]
 }
 
-/// Returns the walk `chat` for others to include: it takes the input `messages`, and gives `text` and `detail` to the
-/// client. Its steps are `prompt.encode`, `llm.prefill` and `llm.decode`; the two of `llm` give `token`, `text` and
-/// `detail`, and `prompt.encode` takes an edge to `heard`, text that becomes the user's last turn.
+/// Returns the walk `chat` for others to include: it takes the inputs `messages` and perhaps `heard`, text that becomes
+/// the user's last turn, and gives `text` and `detail` to the client. Its steps are `prompt.encode`, `llm.prefill` and
+/// `llm.decode`; the two of `llm` give `token`, `text` and `detail`.
 pub fn chat_fragment() -> Fragment {
     Fragment {
         section: chat(),
@@ -35,7 +35,11 @@ pub fn chat_fragment() -> Fragment {
 }
 
 fn chat() -> Section {
-    let encode = step("prompt", "encode").input("messages").optional("heard").to("tokens", "llm.prefill", "tokens");
+    let encode = step("prompt", "encode").input("messages").input("heard").optional("heard").to(
+        "tokens",
+        "llm.prefill",
+        "tokens",
+    );
     let prefill = step("llm", "prefill")
         .to("token", "llm.decode", "token")
         .client("text", Modality::Text)

@@ -45,3 +45,54 @@ impl Plan for ChatPlan {
         vec![self.walk.clone()]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use mstar_contract::{Media, Message, Part, Role, Sampling};
+
+    use super::*;
+
+    fn request() -> Request {
+        let turn = |role, text: &str| Message { role, parts: vec![Part::Text(text.into())] };
+        Request {
+            id: "test".into(),
+            model: "smollm2".into(),
+            task: Task::Chat,
+            messages: vec![turn(Role::System, "Be brief."), turn(Role::User, "Hi")],
+            media: vec![],
+            outputs: [Modality::Text].into(),
+            sampling: Sampling { max_tokens: Some(20), ..Sampling::default() },
+            seed: 0,
+            options: Default::default(),
+        }
+    }
+
+    #[test]
+    fn a_conversation_is_answered_within_its_bound() {
+        let walk = ChatPlan::new(&request()).ok().map(|plan| plan.begin().remove(0)).unwrap();
+        assert_eq!(walk.limits, [("max_tokens".to_owned(), 20)]);
+        let messages = walk.inputs[0].1.as_json().cloned().unwrap();
+        assert_eq!(
+            messages,
+            serde_json::json!([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}])
+        );
+    }
+
+    #[test]
+    fn what_smollm2_cannot_do_is_refused_with_its_field() {
+        let check = |field: &str, change: &dyn Fn(&mut Request)| {
+            let mut request = request();
+            change(&mut request);
+            assert_eq!(ChatPlan::new(&request).err().map(|e| e.field).as_deref(), Some(field));
+        };
+        let image = || Media { modality: Modality::Image, bytes: vec![].into(), field: "files[0]".into() };
+        check("model", &|r| r.task = Task::Transcribe);
+        check("output_modalities", &|r| r.outputs = [Modality::Audio].into());
+        check("files[0]", &|r| r.media.push(image()));
+        check("messages[1].content[1]", &|r| r.messages[1].parts.push(Part::Media(0)));
+        check("messages", &|r| r.messages.clear());
+        check("max_tokens", &|r| r.sampling.max_tokens = Some(8193));
+        check("temperature", &|r| r.sampling.temperature = Some(-1.0));
+        check("model_kwargs.voice", &|r| drop(r.options.insert("voice".into(), "heart".into())));
+    }
+}

@@ -36,7 +36,8 @@ impl TranscribePlan {
         }
         request.refuse_unknown_options(&OPTIONS)?;
         Options::of(request)?;
-        if request.sampling.temperature.is_some_and(|t| !(0.0..=1.0).contains(&t)) {
+        let temperature = request.sampling.temperature.filter(|_| request.task == Task::Transcribe);
+        if temperature.is_some_and(|t| !(0.0..=1.0).contains(&t)) {
             return Err(Invalid::new("temperature", "must be from 0 to 1"));
         }
         let Some(media) = request.media.first() else {
@@ -50,5 +51,57 @@ impl TranscribePlan {
 impl Plan for TranscribePlan {
     fn begin(&self) -> Vec<NextWalk> {
         vec![self.walk.clone()]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mstar_contract::{Media, Message, Role};
+
+    use super::*;
+
+    fn request() -> Request {
+        let media =
+            |bytes: &'static [u8]| Media { modality: Modality::Audio, bytes: bytes.into(), field: "file".into() };
+        Request {
+            id: "test".into(),
+            model: "whisper".into(),
+            task: Task::Transcribe,
+            messages: vec![],
+            media: vec![media(b"RIFF")],
+            outputs: [Modality::Text].into(),
+            sampling: mstar_contract::Sampling::default(),
+            seed: 0,
+            options: [("language".to_owned(), "en".into())].into(),
+        }
+    }
+
+    #[test]
+    fn a_recording_is_written_down() {
+        let walks = TranscribePlan::new(&request()).ok().map(|plan| plan.begin()).unwrap();
+        assert_eq!((walks.len(), walks[0].walk.as_str(), walks[0].inputs.len()), (1, "transcribe", 1));
+    }
+
+    #[test]
+    fn what_whisper_cannot_do_is_refused_with_its_field() {
+        let check = |field: &str, change: &dyn Fn(&mut Request)| {
+            let mut request = request();
+            change(&mut request);
+            assert_eq!(TranscribePlan::new(&request).err().map(|e| e.field).as_deref(), Some(field));
+        };
+        let text = |text: &str| Message { role: Role::User, parts: vec![Part::Text(text.into())] };
+        check("model", &|r| r.task = Task::Speak);
+        check("output_modalities", &|r| r.outputs = [Modality::Audio].into());
+        check("files", &|r| r.media.clear());
+        check("file", &|r| r.media.push(r.media[0].clone()));
+        check("file", &|r| r.media[0].modality = Modality::Image);
+        check("text", &|r| r.messages.push(text("What is said?")));
+        check("temperature", &|r| r.sampling.temperature = Some(1.5));
+        check("model_kwargs.speed", &|r| drop(r.options.insert("speed".into(), 2.into())));
+        check("model_kwargs.language", &|r| drop(r.options.insert("language".into(), "english please".into())));
+        check("model_kwargs.language", &|r| drop(r.options.insert("language".into(), 7.into())));
+        check("model_kwargs.timestamps", &|r| drop(r.options.insert("timestamps".into(), "yes".into())));
+        check("model_kwargs.task", &|r| drop(r.options.insert("task".into(), "summarise".into())));
+        check("model_kwargs.prompt", &|r| drop(r.options.insert("prompt".into(), "x".repeat(20_000).into())));
     }
 }

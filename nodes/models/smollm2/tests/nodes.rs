@@ -1,0 +1,107 @@
+//! The two nodes on the real weights: what goes in, what comes out, what is refused.
+
+#![expect(clippy::unwrap_used, reason = "a test that finds nothing there has failed")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use mstar_contract::{
+    Component, Compute, ComputeCx, Decoder, Gauge, In, LoadCx, Loaded, Model, Precision, Request, RequestKey, Row,
+    RowError, Sampling, StepParams, Task, Value, WorkId,
+};
+use mstar_graph::{ComponentId, OpName, OpPorts};
+use mstar_kernels::Cx;
+use mstar_smollm2::{Llm, Prompt, SmolLm2, components};
+use mstar_weights::{Cache, Silent, pull};
+use serde_json::json;
+
+fn load(component: &dyn Component) -> Loaded {
+    let weights = pull("smollm2", &Cache::in_target_dir(), &mut Silent).unwrap();
+    let (cx, gauge) = (Cx::with_threads(1).unwrap(), Gauge::new("test"));
+    component.load(&LoadCx { dir: weights.path(), precision: Precision::Bf16, cx: &cx, gauge: &gauge }).unwrap()
+}
+
+fn prompt() -> Box<dyn Compute> {
+    let Loaded::Stateless(compute) = load(&Prompt) else { panic!("the prompt keeps nothing") };
+    compute
+}
+
+fn llm() -> Box<dyn Decoder> {
+    let Loaded::Paged(decoder) = load(&Llm) else { panic!("the network has pages") };
+    decoder
+}
+
+fn row(inputs: Vec<(&str, Value)>, max_tokens: Option<u32>) -> Row {
+    let request = Request {
+        id: "test".into(),
+        model: "smollm2".into(),
+        task: Task::Chat,
+        messages: vec![],
+        media: vec![],
+        outputs: BTreeSet::new(),
+        sampling: Sampling { max_tokens, ..Sampling::default() },
+        seed: 0,
+        options: BTreeMap::new(),
+    };
+    Row {
+        work: WorkId(0),
+        key: RequestKey { id: 0, attempt: 0 },
+        inputs: inputs.into_iter().map(|(port, value)| (port.into(), In::One(value))).collect(),
+        params: Arc::new(StepParams { request: Arc::new(request), label: 0 }),
+        draw: 0,
+        rebuild: None,
+    }
+}
+
+fn encode(prompt: &mut dyn Compute, inputs: Vec<(&str, Value)>) -> Result<Vec<u32>, RowError> {
+    let (cx, gauge) = (Cx::with_threads(1).unwrap(), Gauge::new("test"));
+    let cx = ComputeCx { cx: &cx, gauge: &gauge };
+    let output = prompt.run(&"encode".into(), &[row(inputs, None)], &cx).remove(0)?;
+    Ok(output.outputs[0].1.as_tokens().unwrap().to_vec())
+}
+
+#[test]
+fn steps_and_ops_agree_on_their_ports() {
+    let ops: BTreeMap<_, _> = components()
+        .iter()
+        .flat_map(|c| c.ops().into_iter().map(|op| ((c.id(), op.name.clone()), op)).collect::<Vec<_>>())
+        .collect();
+    let ports = |component: &ComponentId, op: &OpName| {
+        let op = ops.get(&(component.clone(), op.clone()))?;
+        Some(OpPorts { inputs: op.inputs.clone(), outputs: op.outputs.clone(), signals: vec![] })
+    };
+    SmolLm2::new().graph().check_ports(ports).unwrap();
+}
+
+#[test]
+fn what_was_heard_is_the_last_turn_and_a_prompt_without_room_is_refused() {
+    let mut prompt = prompt();
+    let turn = |role: &str, text: &str| json!({"role": role, "content": text});
+    let whole = json!([turn("system", "Be brief."), turn("user", "Why is the sky blue?")]);
+    let whole = encode(&mut *prompt, vec![("messages", Value::json(whole))]).unwrap();
+    let begun = Value::json(json!([turn("system", "Be brief.")]));
+    let heard = Value::text("Why is the sky blue?");
+    assert_eq!(encode(&mut *prompt, vec![("messages", begun), ("heard", heard)]).unwrap(), whole);
+
+    let long = Value::json(json!([turn("user", &"word ".repeat(9000))]));
+    let refused = encode(&mut *prompt, vec![("messages", long)]);
+    assert!(matches!(refused, Err(RowError::Invalid { field, .. }) if field == "messages"));
+}
+
+#[test]
+fn prompt_and_answer_share_the_context() {
+    let llm = llm();
+    let begin = |count: usize, max_tokens: Option<u32>| {
+        let tokens = Value::Tokens(vec![5; count].into());
+        llm.prompt(&"prefill".into(), &row(vec![("tokens", tokens)], max_tokens))
+    };
+    assert_eq!(begin(10, None).unwrap().max_new, Some(512));
+    assert_eq!(begin(8000, None).unwrap().max_new, Some(192));
+    assert_eq!(begin(10, Some(8000)).unwrap().max_new, Some(8000));
+    let refused = begin(8000, Some(200));
+    assert!(matches!(refused, Err(RowError::Invalid { field, .. }) if field == "max_tokens"));
+    let refused = begin(8192, None);
+    assert!(matches!(refused, Err(RowError::Invalid { field, .. }) if field == "messages"));
+    let next = llm.prompt(&"decode".into(), &row(vec![("token", Value::token(7))], None)).unwrap();
+    assert_eq!((next.tokens, next.max_new), (vec![7], None));
+}
