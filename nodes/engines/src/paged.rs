@@ -1,8 +1,9 @@
 //! The engine around [`Decoder`]: pages, sequences, chunks of prompts, sampling and text.
 //!
 //! A sequence reserves, when it begins, the pages of its prompt and of all tokens it may sample; a row that finds too
-//! few waits. So nothing that runs ever competes for a page, and everything that runs ends. The price is room that
-//! may stay unused.
+//! few waits, in turn. So nothing that runs ever competes for a page, and everything that runs ends. The price is room
+//! that may stay unused. This holds as long as a request has one sequence at a time: one that begins a second label
+//! while it holds the first waits with pages in hand.
 
 mod extent;
 mod opening;

@@ -1,3 +1,5 @@
+//! The paged engine on a small random network: the same tokens whatever happens around them.
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 

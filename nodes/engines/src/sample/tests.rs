@@ -1,3 +1,5 @@
+//! Sampling against its definition: filters, penalties, distributions, repeatability.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Panics, errors and state in batches of stateless and lightly stateful components.
+
 use std::sync::Arc;
 
 use mstar_contract::{In, ItemChunk, Sampling, Value};

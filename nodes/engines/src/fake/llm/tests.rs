@@ -1,3 +1,5 @@
+//! The fake language model behaves like a paged one: company, chunks, losses, pages, faults.
+
 use mstar_contract::Sampling;
 use proptest::prelude::*;
 

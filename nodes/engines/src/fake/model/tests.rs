@@ -1,3 +1,5 @@
+//! The fake model's graph fits its components, and its plans start.
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use mstar_contract::{Component, OpDecl, Sampling};
