@@ -34,7 +34,7 @@ fn nodes() -> &'static Mutex<Nodes> {
             let load = LoadCx { dir: dir.path(), precision: Precision::F32, cx: &cx, gauge: &gauge };
             match component.load(&load).unwrap() {
                 Loaded::Stateless(compute) => compute,
-                Loaded::Paged(_) => panic!("hibari has no pages"),
+                Loaded::Paged(_) | Loaded::Engine(_) => panic!("hibari has no pages and no engine of its own"),
             }
         };
         let (cutter, acoustic, vocoder) = (load(&CutterNode), load(&AcousticNode), load(&VocoderNode));

@@ -80,6 +80,7 @@ mod tests {
             ("a 4x4 grid", "a four by four grid"),
             ("1,2,3", "one, two, three"),
             ("007", "zero zero seven"),
+            ("221B Baker, 7B parameters", "two hundred twenty one B Baker, seven billion parameters"),
         ]);
     }
 
@@ -114,7 +115,7 @@ mod tests {
             ("x² + y", "x squared plus y"),
             ("and/or", "and slash or"),
             ("me@example.com", "me at example dot com"),
-            ("see https://www.rust-lang.org/learn.", "see www dot rust dash lang dot org slash learn."),
+            ("see https://www.rust-lang.org/learn.", "see W W W dot rust dash lang dot org slash learn."),
             ("**bold** `code` [link](http://x.y)", "bold code link"),
             ("# Title", "Title"),
             ("- item", "item"),

@@ -39,13 +39,17 @@ pub(super) fn rules() -> Vec<Rule> {
             Some(format!("{} to {}", cardinal(group(found, 1)), cardinal(group(found, 2))))
         }),
         Rule::new(r"\b([0-9][0-9,]*)(?:st|nd|rd|th)\b", |found, _| Some(ordinal(&group(found, 1).replace(',', "")))),
-        Rule::new(&format!(r"\b({NUMBER})([kKMB])\b"), |found, around| {
+        Rule::new(&format!(r"\b({NUMBER})([kKMB])\b(\s[A-Z])?"), |found, around| {
+            // A letter before a name is part of an address: 221B Baker Street.
+            let next = group(found, 3);
             let scale = match group(found, 2) {
+                "B" if !next.is_empty() => return None,
                 "M" => "million",
                 "B" => "billion",
                 _ => "thousand",
             };
-            (!around.touches_word()).then(|| format!("{} {scale}", plain(group(found, 1))))
+            let whole = !next.is_empty() || !around.touches_word();
+            whole.then(|| format!("{} {scale}{next}", plain(group(found, 1))))
         }),
         Rule::new(r"[0-9]+(?:\.[0-9]+){2,}", |found, _| {
             let parts: Vec<String> = found.get_match().as_str().split('.').map(cardinal).collect();

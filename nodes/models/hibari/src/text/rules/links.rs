@@ -29,7 +29,9 @@ pub(super) fn rules() -> Vec<Rule> {
 /// Returns an address with its marks named.
 fn spell(address: &str) -> String {
     let mut words = String::with_capacity(2 * address.len());
-    for c in address.chars() {
+    let (letters, rest) = address.strip_prefix("www.").map_or(("", address), |rest| ("W W W dot ", rest));
+    words.push_str(letters);
+    for c in rest.chars() {
         let name = match c {
             '.' => "dot",
             '/' => "slash",
