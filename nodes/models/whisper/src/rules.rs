@@ -16,7 +16,7 @@ pub struct RuleOptions {
 
 /// Silence is likelier than this ...
 const SILENCE: f32 = 0.6;
-/// ... and no first token has this log-probability: nobody speaks.
+/// ... and neither first word nor first time has this log-probability: nobody speaks.
 const DOUBT: f32 = -1.0;
 
 // --- impl Specials ---
@@ -51,7 +51,14 @@ impl Specials {
         }
     }
 
-    /// Ends the transcript at its first token when silence, of log-probability `silence`, is likelier than any.
+    /// Returns whether no word was sampled yet.
+    pub fn wordless(&self, prompt: &[u32], sampled: &[u32]) -> bool {
+        let open = self.multilingual() && prompt.last() == Some(&self.start);
+        let text = sampled.get(if open { 2 } else { 0 }..);
+        text.is_some_and(|text| text.len() < 2 && text.iter().all(|&token| token >= self.first_timestamp()))
+    }
+
+    /// Ends the transcript before its first word when silence, of log-probability `silence`, is likely and no word is.
     pub fn hush(&self, logits: &mut [f32], silence: f32) {
         let best = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         if silence.exp() > SILENCE && best - log_sum(logits) < DOUBT {

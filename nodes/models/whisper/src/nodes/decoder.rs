@@ -216,8 +216,7 @@ impl Decoder for WhisperDecoder {
             *logit = f32::NEG_INFINITY;
         }
         self.specials.constrain(logits, sequence.prompt, sequence.sampled, rules);
-        let open = self.specials.multilingual() && sequence.prompt.last() == Some(&self.specials.start);
-        if let (Some(silence), true) = (silence, sequence.sampled.len() == if open { 2 } else { 0 }) {
+        if let (Some(silence), true) = (silence, self.specials.wordless(sequence.prompt, sequence.sampled)) {
             self.specials.hush(logits, silence);
         }
     }

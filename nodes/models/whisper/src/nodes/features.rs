@@ -22,8 +22,8 @@ struct WindowOp {
     samples: usize,
 }
 
-/// Samples that never exceed this are silence: a quarter of a step of 16-bit audio.
-const INAUDIBLE: f32 = 1.0 / 131_072.0;
+/// Samples that never exceed this are silence: eight steps of 16-bit audio, 72 dB below full scale.
+const INAUDIBLE: f32 = 1.0 / 4_096.0;
 
 // --- impl Features ---
 

@@ -17,6 +17,9 @@ use crate::{Config, Specials};
 /// The loop that the op ends when the audio does.
 pub(crate) const WINDOWS: &str = "windows";
 
+/// A rest of the audio of fewer frames than this, a tenth of a second, is not listened to.
+const LEAST_FRAMES: usize = 10;
+
 /// The component `whisper.segments`.
 pub struct Segments;
 
@@ -92,7 +95,7 @@ impl Segment {
             output.push("text", Value::text(text));
         }
         output.push("transcript", Value::text(transcript.trim().to_owned()));
-        if seek >= window.total {
+        if seek + LEAST_FRAMES > window.total {
             output.stops.push(WINDOWS.into());
         }
         output.push("next", Value::json(Heard { seek, language, text: transcript }.to_json()));

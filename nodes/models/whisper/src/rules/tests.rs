@@ -1,3 +1,5 @@
+//! The rules on a vocabulary of thirty tokens.
+
 use super::*;
 
 /// Ten tokens of text, then: end 10, start 11, en 12, de 13, translate 14, transcribe 15, previous 16, silence 17,
@@ -84,4 +86,12 @@ fn silence_ends_the_transcript_only_when_no_word_is_sure() {
     assert!(end_only(0.9, 0.5));
     assert!(!end_only(0.3, 0.5));
     assert!(!end_only(0.9, 9.0));
+}
+
+#[test]
+fn no_word_is_said_before_the_first_that_is_no_time() {
+    let specials = specials();
+    assert!(specials.wordless(&[11, 12, 15], &[]) && specials.wordless(&[11, 12, 15], &[19]));
+    assert!(!specials.wordless(&[11, 12, 15], &[3]) && !specials.wordless(&[11, 12, 15], &[19, 19]));
+    assert!(!specials.wordless(&[11], &[12]) && specials.wordless(&[11], &[12, 15]));
 }
