@@ -45,6 +45,9 @@ pub(crate) struct Batcher {
     asked: u32,
     /// Waits in a row that were in vain.
     vain: u32,
+    /// How often room was made, and how often when the batch under way began.
+    made: u64,
+    made_before: u64,
 }
 
 #[derive(Debug)]
@@ -87,6 +90,8 @@ impl Batcher {
             ended: None,
             asked: 0,
             vain: 0,
+            made: 0,
+            made_before: 0,
         }
     }
 
@@ -105,14 +110,16 @@ impl Batcher {
         rows.into_iter().rev().for_each(|row| queue.rows.push_front(row));
     }
 
-    /// Queues rows before all others, and none of this op runs before room was made.
+    /// Queues rows before all others, and none of this op runs before room is made, unless it was while they were away.
     pub(crate) fn park(&mut self, op: OpIx, rows: Vec<Row>) {
-        self.queue(op).full = !rows.is_empty();
+        let full = !rows.is_empty() && self.made == self.made_before;
+        self.queue(op).full = full;
         self.push_front(op, rows);
     }
 
     /// Notes that there may be room again.
     pub(crate) fn room_made(&mut self) {
+        self.made += 1;
         self.queues.iter_mut().for_each(|queue| queue.full = false);
     }
 
@@ -135,6 +142,7 @@ impl Batcher {
         let Some((at, _)) = next else { return Decision::Wait };
         self.turn += 1;
         self.busy = true;
+        self.made_before = self.made;
         let (turn, queue) = (self.turn, &mut self.queues[at]);
         queue.last_turn = turn;
         let count = queue.rows.len().min(queue.max_rows);

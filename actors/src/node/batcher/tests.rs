@@ -148,3 +148,17 @@ fn a_row_that_comes_while_its_loop_computes_joins_it() {
     batcher.push(DECODE, row(1));
     assert_eq!(decide(&mut batcher), "1:[2, 1]");
 }
+
+#[test]
+fn room_that_is_made_while_a_batch_runs_is_not_missed() {
+    let (mut batcher, now) = (batcher(), Instant::now());
+    batcher.push(PREFILL, row(1));
+    assert_eq!(decide(&mut batcher), "0:[1]");
+    batcher.room_made();
+    batcher.finished(std::iter::empty(), now);
+    batcher.park(PREFILL, vec![row(1)]);
+    assert_eq!(decide(&mut batcher), "0:[1]");
+    batcher.finished(std::iter::empty(), now);
+    batcher.park(PREFILL, vec![row(1)]);
+    assert_eq!(decide(&mut batcher), "idle");
+}
