@@ -20,6 +20,7 @@
 mod client;
 mod device;
 mod faults;
+mod ids;
 mod ingress;
 pub mod messages;
 pub mod metrics;

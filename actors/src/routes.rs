@@ -1,6 +1,7 @@
 //! Where messages go: node address -> live actor and incarnation, request -> walker. Nobody else keeps a reference
 //! to a node actor, because a restarted actor has a new one and an empty mailbox.
 
+use std::hash::BuildHasherDefault;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -11,6 +12,7 @@ use mstar_supervisor::{Incarnation, Progress};
 use ractor::ActorRef;
 use ractor::rpc::CallResult;
 
+use crate::ids::IdHasher;
 use crate::messages::{IngressMsg, NodeIx, NodeMsg, WalkerMsg};
 use crate::snapshot::NodeSnapshot;
 
@@ -18,7 +20,7 @@ use crate::snapshot::NodeSnapshot;
 #[derive(Debug)]
 pub struct Routes {
     nodes: Vec<NodeSlot>,
-    walkers: DashMap<u64, ActorRef<WalkerMsg>>,
+    walkers: DashMap<u64, ActorRef<WalkerMsg>, BuildHasherDefault<IdHasher>>,
     ingress: RwLock<Option<ActorRef<IngressMsg>>>,
     next_request: AtomicU64,
 }
@@ -49,7 +51,7 @@ impl Routes {
         let slot = |name| NodeSlot { name, route: RwLock::new(Route::Starting), progress: Progress::new() };
         Arc::new(Self {
             nodes: names.into_iter().map(|name| slot(name.into())).collect(),
-            walkers: DashMap::new(),
+            walkers: DashMap::default(),
             ingress: RwLock::new(None),
             next_request: AtomicU64::new(1),
         })

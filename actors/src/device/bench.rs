@@ -1,7 +1,6 @@
 //! The engines of a rank and how a command is carried out: the same for the compute thread and the simulation.
 
 use std::any::Any;
-use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
@@ -10,14 +9,15 @@ use mstar_supervisor::Incarnation;
 use tokio::time::Instant;
 
 use crate::device::{DeviceError, DeviceSpec, Install};
+use crate::ids::IdMap;
 use crate::messages::{Batch, DeviceCommand, Executed, NodeIx, NodeMsg};
 
 /// A rank's engines.
 pub(crate) struct Bench {
     pub(crate) spec: DeviceSpec,
-    engines: HashMap<NodeIx, Box<dyn Engine>>,
+    engines: IdMap<NodeIx, Box<dyn Engine>>,
     /// The latest life of each node that was heard of.
-    lives: HashMap<NodeIx, Incarnation>,
+    lives: IdMap<NodeIx, Incarnation>,
 }
 
 /// The rows of a batch, sorted by whether they run now.
@@ -32,7 +32,7 @@ struct Sorted {
 
 impl Bench {
     pub(crate) fn new(spec: DeviceSpec) -> Self {
-        Self { spec, engines: HashMap::new(), lives: HashMap::new() }
+        Self { spec, engines: IdMap::default(), lives: IdMap::default() }
     }
 
     /// Makes an engine and says what came of it.

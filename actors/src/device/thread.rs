@@ -164,6 +164,8 @@ impl Shared {
             let start = *since.get_or_insert_with(Instant::now);
             if start.elapsed() < SPIN {
                 (0..32).for_each(|_| std::hint::spin_loop());
+                // Where the sender shares this core, it is to have it.
+                std::thread::yield_now();
                 continue;
             }
             self.parked.store(true, Ordering::SeqCst);

@@ -1,12 +1,13 @@
 //! Which rows go into the next batch. Rows of one op, first come first served; ops take turns; rows of running loops
 //! that are expected back at once are waited for, so that batches do not fall apart. Pure.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use mstar_contract::{OpDecl, RequestKey, Row};
 use tokio::time::Instant;
 
+use crate::ids::IdSet;
 use crate::messages::OpIx;
 
 /// The bounds of a node's batches.
@@ -39,7 +40,7 @@ pub(crate) struct Batcher {
     busy: bool,
     turn: u64,
     /// Requests whose rows were in the last batch and are not back.
-    expected: HashSet<u64>,
+    expected: IdSet<u64>,
     awaited: usize,
     ended: Option<Instant>,
     asked: u32,
@@ -85,7 +86,7 @@ impl Batcher {
             limits,
             busy: false,
             turn: 0,
-            expected: HashSet::new(),
+            expected: IdSet::default(),
             awaited: 0,
             ended: None,
             asked: 0,

@@ -1,19 +1,19 @@
 //! The stream side of a node's mailbox: items in the order of their sequence numbers, cut into chunks for the steps
 //! that wait for them, and the credit that this gives back. Pure.
 
-use std::cmp::Ordering;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use mstar_contract::{In, ItemChunk, RequestKey, Value, WorkId};
 use mstar_graph::{AtEnd, Chunk, ChunkCutter, ChunkPolicy, Port, StreamIx};
 use smallvec::SmallVec;
 
+use crate::ids::IdMap;
 use crate::messages::{Items, NodeIx};
 
 /// The streams that a node consumes, by request. Of a request only the latest attempt is known.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
-    requests: HashMap<u64, Streams>,
+    requests: IdMap<u64, Streams>,
 }
 
 #[derive(Debug)]
@@ -84,9 +84,7 @@ impl Inbox {
         let buffer = self.streams(key)?.buffer(stream)?;
         buffer.producer = Some(from);
         let asked = items.is_empty();
-        for (at, item) in (first..).zip(items) {
-            buffer.take(at, item);
-        }
+        buffer.take(first, items);
         buffer.close_if_complete();
         if buffer.abandoned {
             buffer.drop_all();
@@ -201,16 +199,14 @@ impl Buffer {
         self.cutter.progress().arrived
     }
 
-    fn take(&mut self, at: u64, item: Value) {
-        match at.cmp(&self.arrived()) {
-            Ordering::Less => return,
-            Ordering::Greater => {
-                self.early.insert(at, item);
-                return;
-            }
-            Ordering::Equal => self.items.push_back(item),
+    /// Takes the items in that are due, keeps those that are early, drops those seen before.
+    fn take(&mut self, first: u64, items: Vec<Value>) {
+        if first == self.arrived() && self.early.is_empty() {
+            self.cutter.arrived(items.len() as u64);
+            self.items.extend(items);
+            return;
         }
-        self.cutter.arrived(1);
+        self.early.extend((first..).zip(items).filter(|(at, _)| *at >= self.cutter.progress().arrived));
         while let Some(next) = self.early.remove(&self.arrived()) {
             self.items.push_back(next);
             self.cutter.arrived(1);
@@ -237,12 +233,7 @@ impl Buffer {
         let oldest = self.cutter.oldest_needed().max(self.base);
         let moved = place(oldest).min(to);
         let mut values = Vec::with_capacity(to - from);
-        for at in 0..moved {
-            let item = self.items.pop_front().expect("invariant: items before `oldest` are in the buffer");
-            if at >= from {
-                values.push(item);
-            }
-        }
+        values.extend(self.items.drain(..moved).skip(from));
         values.extend(self.items.range(from.max(moved) - moved..to - moved).cloned());
         let dropped = place(oldest) - moved;
         self.items.drain(..dropped.min(self.items.len()));

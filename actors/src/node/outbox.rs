@@ -1,19 +1,20 @@
 //! What a node's steps put into streams and the consumer has no room for yet. A step whose items have not all left is
 //! not done. Pure.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use mstar_contract::{RequestKey, Value, WorkId};
 use mstar_graph::StreamIx;
 use smallvec::SmallVec;
 
+use crate::ids::IdMap;
 use crate::messages::{Items, NodeIx, StreamOutput};
 
 /// The streams that a node feeds, by request. Of a request only the latest attempt is known.
 #[derive(Debug)]
 pub(crate) struct Outbox {
     node: NodeIx,
-    requests: HashMap<u64, Lanes>,
+    requests: IdMap<u64, Lanes>,
 }
 
 #[derive(Debug)]
@@ -47,7 +48,7 @@ pub(crate) struct Sending {
 
 impl Outbox {
     pub(crate) fn new(node: NodeIx) -> Self {
-        Self { node, requests: HashMap::new() }
+        Self { node, requests: IdMap::default() }
     }
 
     /// Takes the items that a step put into a stream. Returns what may be sent at once.
@@ -66,8 +67,12 @@ impl Outbox {
             *lane = Lane::new(output, work);
         }
         lane.work = work;
-        lane.pending.extend(items);
         let mut sending = Sending::default();
+        if lane.pending.is_empty() && items.len() <= lane.allowed() {
+            lane.send_all(self.node, key, items, &mut sending);
+            return sending;
+        }
+        lane.pending.extend(items);
         lane.send(self.node, key, &mut sending);
         if lane.consumed.is_none() && !lane.pending.is_empty() {
             let ask = Items { key, stream: lane.stream, from: self.node, first: lane.next, items: Vec::new() };
@@ -120,16 +125,26 @@ impl Lane {
 
     /// Sends what the credit allows; without pending items left, the step's part in this stream is over.
     fn send(&mut self, from: NodeIx, key: RequestKey, sending: &mut Sending) {
-        let allowed = self.consumed.map_or(0, |consumed| (consumed + self.credit).saturating_sub(self.next));
-        let count = usize::try_from(allowed).unwrap_or(usize::MAX).min(self.pending.len());
-        if count > 0 {
-            let items: Vec<Value> = self.pending.drain(..count).collect();
-            sending.runs.push((self.to, Items { key, stream: self.stream, from, first: self.next, items }));
-            self.next += count as u64;
+        let count = self.allowed().min(self.pending.len());
+        let items = self.pending.drain(..count).collect();
+        self.send_all(from, key, items, sending);
+    }
+
+    fn send_all(&mut self, from: NodeIx, key: RequestKey, items: Vec<Value>, sending: &mut Sending) {
+        let first = self.next;
+        self.next += items.len() as u64;
+        if !items.is_empty() {
+            sending.runs.push((self.to, Items { key, stream: self.stream, from, first, items }));
         }
         if self.pending.is_empty() {
             sending.left.push(self.work);
         }
+    }
+
+    /// Returns how many items may be sent now.
+    fn allowed(&self) -> usize {
+        let allowed = self.consumed.map_or(0, |consumed| (consumed + self.credit).saturating_sub(self.next));
+        usize::try_from(allowed).unwrap_or(usize::MAX)
     }
 }
 

@@ -1,6 +1,5 @@
 //! The steps that a node holds, from their arrival to the report to their walker. Pure.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use mstar_contract::{Failure, In, RequestKey, Row, RowError, RowOutput, TraceContext, Value, WorkId};
@@ -10,6 +9,7 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 use tracing::Span;
 
+use crate::ids::IdMap;
 use crate::messages::{NodeIx, OpIx, Step, StepDone, StepTiming, StreamOutput};
 use crate::trace;
 
@@ -19,9 +19,9 @@ pub(crate) struct Works {
     node: NodeIx,
     incarnation: Incarnation,
     next: u64,
-    works: HashMap<WorkId, Work>,
+    works: IdMap<WorkId, Work>,
     /// Requests that sent steps and are not retired.
-    requests: HashMap<u64, Request>,
+    requests: IdMap<u64, Request>,
 }
 
 #[derive(Debug, Default)]
@@ -78,7 +78,7 @@ pub(crate) enum Gone {
 
 impl Works {
     pub(crate) fn new(node: NodeIx, incarnation: Incarnation) -> Self {
-        Self { node, incarnation, next: 0, works: HashMap::new(), requests: HashMap::new() }
+        Self { node, incarnation, next: 0, works: IdMap::default(), requests: IdMap::default() }
     }
 
     /// Takes a step whose inputs are all there, and returns its row.

@@ -16,7 +16,7 @@ use mstar_contract::{
     Request, RequestKey, Room, Row, RowOutput, RowProgress, Sampling, Task, TraceContext, Value,
 };
 use mstar_graph::{
-    Bound, ChunkPolicy, Graph, GraphBuilder, ModelId, OpName, Stream, dynamic_loop, loop_over_stream, repeat,
+    Bound, ChunkPolicy, Graph, GraphBuilder, ModelId, OpName, Port, Stream, dynamic_loop, loop_over_stream, repeat,
     sequential, step,
 };
 use mstar_kernels::Cx;
@@ -38,7 +38,8 @@ type Beats = Arc<Mutex<Vec<(Instant, usize)>>>;
 /// Answers every row at once.
 struct Idle {
     beats: Beats,
-    token: Value,
+    token: (Port, Value),
+    item: (Port, Value),
 }
 
 /// Walks for each measurement.
@@ -72,8 +73,8 @@ impl Engine for Idle {
         let answer = |row: Row| {
             let mut output = RowOutput::default();
             match op.as_str() {
-                "decode" => output.outputs.push(("token".into(), self.token.clone())),
-                "emit" => (0..ITEMS).for_each(|_| output.outputs.push(("item".into(), self.token.clone()))),
+                "decode" => output.outputs.push(self.token.clone()),
+                "emit" => output.outputs.extend(std::iter::repeat_n(&self.item, ITEMS).cloned()),
                 "long" => spin(LONG),
                 "short" => spin(SHORT),
                 _ => {}
@@ -230,7 +231,12 @@ async fn rank(routes: &Arc<Routes>, node: NodeIx, beats: &Beats) -> Result<Devic
     let (name, gauge) = (routes.name(node), Gauge::new(routes.name(node)));
     let spec = DeviceSpec { name: name.into(), cx: Cx::with_threads(1)?, gauge, routes: Arc::clone(routes) };
     let device = DeviceHandle::Thread(ThreadDevice::start(spec)?);
-    let engine = Idle { beats: Arc::clone(beats), token: Value::token(1) };
+    let engine = Idle {
+        beats: Arc::clone(beats),
+        token: ("token".into(), Value::token(1)),
+        // Bytes that nobody counts: two threads that count one value would measure its cache line.
+        item: ("item".into(), Value::Bytes(bytes::Bytes::from_static(b"item"))),
+    };
     device.install(node, Box::new(move |_, _| Ok(Box::new(engine))), WITHIN).await?;
     Ok(device)
 }
