@@ -1,9 +1,12 @@
 //! Who is slow slows those behind: memory stays bounded, nothing is lost, what is too much is refused at once.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use mstar_actors::IngressLimits;
-use mstar_contract::FailureKind;
+use mstar_actors::{IngressLimits, Served, Submit};
+use mstar_contract::{FailureKind, Invalid, Model, ModelCard, NextWalk, Plan, Request, TraceContext, Value};
+use mstar_engines::fake::FakeVocoder;
+use mstar_graph::{ChunkPolicy, Graph, GraphBuilder, Modality, ModelId, Stream, repeat, step};
 
 use crate::ask::{read, request};
 use crate::life::timed;
@@ -66,5 +69,60 @@ async fn a_flood_is_refused_beyond_the_queue_and_the_rest_is_served() {
     for stream in admitted {
         assert!(read(stream).await.unwrap().1.finish.is_some());
     }
+    world.assert_empty().await;
+}
+
+/// A stream of many items, of which the consumer wants two.
+struct Sated(Arc<Graph>);
+
+struct Both;
+
+impl Model for Sated {
+    fn id(&self) -> ModelId {
+        "sated".into()
+    }
+
+    fn graph(&self) -> &Arc<Graph> {
+        &self.0
+    }
+
+    fn card(&self) -> ModelCard {
+        ModelCard::default()
+    }
+
+    fn plan(&self, _: &Arc<Request>) -> Result<Box<dyn Plan>, Invalid> {
+        Ok(Box::new(Both))
+    }
+}
+
+impl Plan for Both {
+    fn begin(&self) -> Vec<NextWalk> {
+        vec![NextWalk::new("from", "emit").input("in", Value::text("x")), NextWalk::new("to", "taste")]
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_consumer_that_has_enough_does_not_keep_its_producer_waiting() {
+    let world = World::start(Setup { settings: timed(), ..Setup::default() }).await;
+    let taste = step("vocoder", "speak").stream_in("items", "items").client("audio", Modality::Audio);
+    let mut graph = GraphBuilder::new();
+    graph
+        .node("text", "fake.text")
+        .node("vocoder", "fake.vocoder")
+        .partition("from")
+        .partition("to")
+        .stream(Stream::new("items", "from", "to", ChunkPolicy::Fixed(1)))
+        .walk("from", "emit", step("text", "emit").input("in").stream_out("item", "items"))
+        .walk("to", "taste", repeat("twice", 2, taste));
+    let model = Arc::new(Sated(graph.build().unwrap()));
+    let nodes = ["text", "vocoder"];
+    let bindings = world.served.bindings().iter().filter(|binding| nodes.contains(&binding.node.as_str())).cloned();
+    let served = Arc::new(Served::new(model, bindings.collect()).unwrap());
+    let mut many = request("flood", "x");
+    many.options.insert("items".to_owned(), serde_json::json!(1000));
+    let (request, trace) = (Arc::new(many), TraceContext::default());
+    let stream = world.ingress.submit(Submit { request, served, deadline: None, trace }).await.unwrap();
+    let (reply, _) = read(stream).await.unwrap();
+    assert_eq!(reply.audio.len(), "x0x1".len() * FakeVocoder::SAMPLES_PER_BYTE);
     world.assert_empty().await;
 }
