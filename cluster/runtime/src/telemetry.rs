@@ -83,7 +83,9 @@ impl Telemetry {
                 .with_tracked_inactivity(false);
             // Only our own spans: the actor library's spans last as long as an actor and would become roots.
             layer.with_filter(
-                Targets::new().with_default(LevelFilter::OFF).with_target("mstar_actors", LevelFilter::TRACE),
+                Targets::new()
+                    .with_default(LevelFilter::OFF)
+                    .with_target(mstar_actors::trace::TARGET, LevelFilter::DEBUG),
             )
         });
         tracing_subscriber::registry().with(lines.with_filter(filter)).with(spans).try_init()?;
@@ -107,8 +109,7 @@ fn provider(otlp: &OtlpSettings) -> Result<SdkTracerProvider, TelemetryError> {
     } else {
         builder.with_tonic().with_endpoint(&otlp.endpoint).build()
     };
-    let exporter =
-        exporter.map_err(|source| TelemetryError::Exporter { endpoint: otlp.endpoint.clone(), source })?;
+    let exporter = exporter.map_err(|source| TelemetryError::Exporter { endpoint: otlp.endpoint.clone(), source })?;
     let sampler = Sampler::ParentBased(Box::new(Sampler::TraceIdRatioBased(otlp.sample_ratio)));
     Ok(SdkTracerProvider::builder()
         .with_batch_exporter(exporter)

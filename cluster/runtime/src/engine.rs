@@ -1,0 +1,47 @@
+//! From a component to the engine that a rank drives.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use mstar_actors::MakeEngine;
+use mstar_config::KvBudget;
+use mstar_contract::{Component, Engine, LoadCx, LoadError, Loaded};
+use mstar_engines::{PagedEngine, PagedLimits, StatelessEngine};
+use mstar_kernels::{Affinity, Cx};
+
+use crate::placement::PlacedNode;
+
+/// Returns what makes a node's engine on its rank's compute thread.
+pub(crate) fn maker(component: Arc<dyn Component>, node: &PlacedNode, dir: PathBuf, affinity: Affinity) -> MakeEngine {
+    let precision = node.precision;
+    let limits = paged_limits(node);
+    Box::new(move |cx, gauge| {
+        // The thread that loads is the one that computes; it is thread 0 of its pool.
+        affinity.pin(0);
+        let loaded = component.load(&LoadCx { dir: &dir, precision, cx, gauge })?;
+        wrap(loaded, &*component, limits, cx)
+    })
+}
+
+fn wrap(loaded: Loaded, component: &dyn Component, limits: PagedLimits, cx: &Cx) -> Result<Box<dyn Engine>, LoadError> {
+    match loaded {
+        Loaded::Stateless(compute) => Ok(Box::new(StatelessEngine::new(compute))),
+        Loaded::Paged(decoder) => {
+            let engine = PagedEngine::new(decoder, &component.ops(), limits, cx);
+            let engine = engine.map_err(|error| LoadError { component: component.id(), message: error.to_string() })?;
+            Ok(Box::new(engine))
+        }
+        Loaded::Engine(engine) => Ok(engine),
+    }
+}
+
+fn paged_limits(node: &PlacedNode) -> PagedLimits {
+    let budget = match node.kv {
+        Some(KvBudget::Bytes(bytes)) => mstar_engines::KvBudget::Bytes(bytes),
+        Some(KvBudget::Pages(pages)) => mstar_engines::KvBudget::Pages(pages),
+        None => PagedLimits::default().budget,
+    };
+    let max_batch_tokens = node.limits.max_tokens;
+    // Rows of a prompt share a pass only among themselves, so a piece may be as long as a pass.
+    PagedLimits { budget, max_batch_tokens, prefill_chunk: max_batch_tokens }
+}

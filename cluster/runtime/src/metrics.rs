@@ -1,0 +1,56 @@
+//! The recorder behind the `metrics` facade, and what the runtime itself measures.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
+use mstar_actors::metrics as names;
+
+/// Tensors alive, by rank.
+pub const TENSORS: &str = "mstar_tensors_live";
+/// Bytes of tensors alive, by rank.
+pub const TENSOR_BYTES: &str = "mstar_tensor_bytes";
+
+/// How often histograms are folded.
+pub(crate) const UPKEEP: Duration = Duration::from_secs(5);
+
+/// The process has one recorder, as the facade wants it.
+static RECORDER: Mutex<Option<PrometheusHandle>> = Mutex::new(None);
+
+const SECONDS: [f64; 15] = [1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0];
+const ROWS: [f64; 8] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0];
+
+/// Returns the process's recorder; the first call installs it.
+pub fn recorder() -> Result<PrometheusHandle, BuildError> {
+    let mut installed = RECORDER.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(handle) = &*installed {
+        return Ok(handle.clone());
+    }
+    let handle = PrometheusBuilder::new()
+        .set_buckets(&SECONDS)?
+        .set_buckets_for_metric(Matcher::Full(names::BATCH_ROWS.to_owned()), &ROWS)?
+        .install_recorder()?;
+    describe();
+    *installed = Some(handle.clone());
+    Ok(handle)
+}
+
+fn describe() {
+    metrics::describe_counter!(names::REQUESTS, "Requests, by model and outcome.");
+    metrics::describe_gauge!(names::RUNNING, "Requests that run.");
+    metrics::describe_gauge!(names::QUEUED, "Requests that wait for admission.");
+    metrics::describe_counter!(names::ATTEMPTS, "Requests run again after a loss.");
+    metrics::describe_histogram!(names::REQUEST_SECONDS, "Seconds from a request's arrival to its end, by model.");
+    metrics::describe_counter!(names::STEPS, "Steps done, by node.");
+    metrics::describe_histogram!(names::BATCH_ROWS, "Rows of a batch, by node.");
+    metrics::describe_histogram!(names::BATCH_SECONDS, "Seconds that a batch ran, by node.");
+    metrics::describe_histogram!(names::STEP_WAIT_SECONDS, "Seconds that a step waited for its batch, by node.");
+    metrics::describe_gauge!(names::KV_PAGES_USED, "KV pages in use, by node.");
+    metrics::describe_gauge!(names::KV_PAGES, "KV pages in all, by node.");
+    metrics::describe_gauge!(names::SEQUENCES, "Sequences or states that an engine keeps, by node.");
+    metrics::describe_counter!(names::ITEMS, "Items sent into streams, by producing node.");
+    metrics::describe_counter!(names::RESTARTS, "Restarts of node actors, by node.");
+    metrics::describe_gauge!(names::UP, "Whether a node is up, by node.");
+    metrics::describe_gauge!(TENSORS, "Tensors alive, by rank.");
+    metrics::describe_gauge!(TENSOR_BYTES, "Bytes of tensors alive, by rank.");
+}

@@ -1,0 +1,249 @@
+//! From a deployment to the table of node actors: which there are, on which rank, and which of them serve which model.
+//! Pure.
+
+use std::collections::BTreeMap;
+
+use mstar_actors::{BatchLimits, NodeIx};
+use mstar_config::{Deployment, KvBudget, Placement, WalkId, Weights};
+use mstar_contract::{Precision, WeightSource};
+use mstar_graph::{ComponentId, ModelId, NodeName};
+use mstar_zoo::Zoo;
+
+/// Every node actor of a deployment, and the models bound to them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeTable {
+    /// The node actors; their place here is their address.
+    pub nodes: Vec<PlacedNode>,
+    /// The served models.
+    pub models: Vec<PlacedModel>,
+}
+
+/// A node actor: one replica of a component on a rank.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlacedNode {
+    /// Its name: the component's id, with a number when there are several.
+    pub name: String,
+    /// What it computes.
+    pub component: ComponentId,
+    /// Where.
+    pub rank: String,
+    /// In what numbers.
+    pub precision: Precision,
+    /// Where its weights come from, if it has any.
+    pub weights: Option<NodeWeights>,
+    /// The bounds of its batches.
+    pub limits: BatchLimits,
+    /// Its KV pages, if it keeps any.
+    pub kv: Option<KvBudget>,
+}
+
+/// Where weights come from: equal values are fetched once.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NodeWeights {
+    /// The package.
+    pub package: &'static str,
+    /// The user's folder in its place.
+    pub folder: Option<std::path::PathBuf>,
+}
+
+/// A served model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlacedModel {
+    /// Its id.
+    pub id: ModelId,
+    /// The walks that are served.
+    pub walks: Vec<String>,
+    /// Its graph's nodes with the actors that serve them: none for a node that no served walk visits.
+    pub bindings: Vec<(NodeName, ComponentId, Vec<NodeIx>)>,
+}
+
+/// A deployment that cannot be carried out by this build.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlacementError {
+    /// The deployment was read with another catalogue.
+    #[error("{0} is not a model or component of this build")]
+    Unknown(String),
+    /// Two walks of a model want a component in two places.
+    #[error(
+        "{component} is placed differently for {one} and for {other}: walks of one model must share a placement, \
+         because a request's state stays with one node"
+    )]
+    Split {
+        /// The component.
+        component: String,
+        /// A walk.
+        one: WalkId,
+        /// A walk that is placed elsewhere.
+        other: WalkId,
+    },
+}
+
+// --- impl NodeTable ---
+
+impl NodeTable {
+    /// Lays out a deployment.
+    pub fn of(deployment: &Deployment, zoo: &Zoo) -> Result<Self, PlacementError> {
+        let mut nodes = Vec::new();
+        let mut replicas: Vec<Vec<NodeIx>> = Vec::new();
+        for placement in &deployment.placements {
+            // What no served walk visits is not started.
+            let count = if placement.walks.is_empty() { 0 } else { placement.replicas };
+            let first = nodes.len();
+            for _ in 0..count {
+                nodes.push(placed(placement, deployment, zoo)?);
+            }
+            replicas.push((first..nodes.len()).map(address).collect());
+        }
+        name_apart(&mut nodes);
+        let models = deployment.served().map(|id| bind(id, deployment, zoo, &replicas)).collect::<Result<_, _>>()?;
+        Ok(Self { nodes, models })
+    }
+
+    /// Returns the weights that the nodes need, each once.
+    pub fn weights(&self) -> Vec<NodeWeights> {
+        let mut all: Vec<NodeWeights> = self.nodes.iter().filter_map(|node| node.weights.clone()).collect();
+        all.sort();
+        all.dedup();
+        all
+    }
+}
+
+fn address(index: usize) -> NodeIx {
+    NodeIx(u32::try_from(index).expect("invariant: a deployment has fewer than 2^32 nodes"))
+}
+
+fn placed(placement: &Placement, deployment: &Deployment, zoo: &Zoo) -> Result<PlacedNode, PlacementError> {
+    let unknown = || PlacementError::Unknown(placement.component.clone());
+    let component = zoo.component(&placement.component).ok_or_else(unknown)?;
+    let home = zoo.home(&placement.component).ok_or_else(unknown)?;
+    let settings = deployment.models.get(home.as_str()).cloned().unwrap_or_default();
+    let weights = match (component.weights(), settings.weights) {
+        (WeightSource::None, _) => None,
+        (WeightSource::Package(package), Weights::Package) => Some(NodeWeights { package, folder: None }),
+        (WeightSource::Package(package), Weights::Folder(folder)) => {
+            Some(NodeWeights { package, folder: Some(folder) })
+        }
+    };
+    Ok(PlacedNode {
+        name: placement.component.clone(),
+        component: component.id(),
+        rank: placement.rank.clone(),
+        precision: match settings.precision {
+            mstar_config::Precision::F32 => Precision::F32,
+            mstar_config::Precision::Bf16 => Precision::Bf16,
+        },
+        weights,
+        limits: BatchLimits {
+            max_rows: placement.max_batch_rows,
+            max_tokens: placement.max_batch_tokens,
+            wait_us: u64::try_from(placement.wait.as_micros()).unwrap_or(u64::MAX),
+        },
+        kv: placement.kv,
+    })
+}
+
+/// Numbers nodes that share a component.
+fn name_apart(nodes: &mut [PlacedNode]) {
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for node in nodes.iter() {
+        *counts.entry(node.name.clone()).or_default() += 1;
+    }
+    let mut next: BTreeMap<String, usize> = BTreeMap::new();
+    for node in nodes.iter_mut().filter(|node| counts[&node.name] > 1) {
+        let number = next.entry(node.name.clone()).or_default();
+        node.name = format!("{}#{number}", node.name);
+        *number += 1;
+    }
+}
+
+fn bind(id: &str, deployment: &Deployment, zoo: &Zoo, replicas: &[Vec<NodeIx>]) -> Result<PlacedModel, PlacementError> {
+    let model = zoo.model(id).ok_or_else(|| PlacementError::Unknown(id.to_owned()))?;
+    let bindings = model.graph().nodes().map(|(node, component)| {
+        let at = placement_of(id, component, deployment)?;
+        Ok((node.clone(), component.clone(), at.map(|at| replicas[at].clone()).unwrap_or_default()))
+    });
+    let restricted = deployment.models.get(id).map(|settings| settings.walks.clone()).unwrap_or_default();
+    let all = || model.graph().walks().map(|(_, walk)| walk.name.as_str().to_owned()).collect();
+    Ok(PlacedModel {
+        id: model.id(),
+        walks: if restricted.is_empty() { all() } else { restricted },
+        bindings: bindings.collect::<Result<_, _>>()?,
+    })
+}
+
+/// Returns the one placement that all served walks of a model share for a component.
+fn placement_of(
+    model: &str,
+    component: &ComponentId,
+    deployment: &Deployment,
+) -> Result<Option<usize>, PlacementError> {
+    let mut found: Option<(usize, &WalkId)> = None;
+    for (at, placement) in deployment.placements.iter().enumerate() {
+        let ours = placement.walks.iter().find(|walk| walk.model == model);
+        let Some(walk) = ours.filter(|_| placement.component == component.as_str()) else { continue };
+        if let Some((_, one)) = found {
+            let component = component.as_str().to_owned();
+            return Err(PlacementError::Split { component, one: one.clone(), other: walk.clone() });
+        }
+        found = Some((at, walk));
+    }
+    Ok(found.map(|(at, _)| at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(text: &str) -> Result<NodeTable, PlacementError> {
+        let zoo = Zoo::with_fake().unwrap();
+        let deployment = Deployment::parse("test.toml", text, &zoo.catalogue()).unwrap();
+        NodeTable::of(&deployment, &zoo)
+    }
+
+    fn names(table: &NodeTable) -> Vec<String> {
+        table.nodes.iter().map(|node| format!("{} on {}", node.name, node.rank)).collect()
+    }
+
+    #[test]
+    fn every_component_of_a_served_model_gets_a_node() {
+        let table = table("[model.fake]\nprecision = 'bf16'").unwrap();
+        let mut placed = names(&table);
+        placed.sort();
+        let expected = ["fake.cutter on cpu0", "fake.llm on cpu0", "fake.text on cpu0", "fake.vocoder on cpu0"];
+        assert_eq!(placed, expected);
+        assert!(table.nodes.iter().all(|node| node.precision == Precision::Bf16 && node.weights.is_none()));
+        let model = &table.models[0];
+        assert!(model.walks.contains(&"converse".to_owned()));
+        assert!(model.bindings.iter().all(|(_, component, replicas)| {
+            replicas.len() == 1 && table.nodes[replicas[0].0 as usize].component == *component
+        }));
+    }
+
+    #[test]
+    fn replicas_are_numbered() {
+        let text = "[model.fake]\n[[placement]]\nnode = 'fake.llm'\nreplicas = 2\nmax_batch_rows = 3\nwait_us = 40";
+        let table = table(text).unwrap();
+        assert_eq!(names(&table)[..2], ["fake.llm#0 on cpu0", "fake.llm#1 on cpu0"]);
+        assert_eq!((table.nodes[0].limits.max_rows, table.nodes[0].limits.wait_us), (3, 40));
+        let llm = table.models[0].bindings.iter().find(|(node, ..)| *node == "llm").unwrap();
+        assert_eq!(llm.2, [NodeIx(0), NodeIx(1)]);
+    }
+
+    #[test]
+    fn what_no_served_walk_visits_is_not_started() {
+        let table = table("[model.fake]\nwalks = ['echo']").unwrap();
+        assert_eq!(names(&table), ["fake.text on cpu0"]);
+        let idle = table.models[0].bindings.iter().filter(|(.., replicas)| replicas.is_empty());
+        assert_eq!(idle.count(), 3);
+    }
+
+    #[test]
+    fn walks_of_a_model_share_a_placement() {
+        let text = "[model.fake]\n[[rank]]\nname = 'a'\n[[rank]]\nname = 'b'\n\
+            [[placement]]\nnode = 'fake.text'\nrank = 'b'\nwalks = ['fake.echo']\n\
+            [[placement]]\nnode = 'fake.text'\nrank = 'a'";
+        let error = table(text).unwrap_err();
+        assert!(matches!(&error, PlacementError::Split { component, .. } if component == "fake.text"), "{error}");
+        assert!(error.to_string().contains("fake.echo"), "{error}");
+    }
+}
