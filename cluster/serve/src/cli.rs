@@ -7,14 +7,18 @@ use clap::{Args, Parser, Subcommand};
 /// Serves composite multimodal models as Walk Graphs, every node a supervised actor.
 #[derive(Debug, Parser)]
 #[command(name = "mstar", version, propagate_version = true, arg_required_else_help = true, after_help = EXAMPLES)]
-pub struct Cli {
+pub(crate) struct Cli {
     /// What to log, e.g. `info`, `debug`, `mstar_actors=trace`. Overrides RUST_LOG.
     #[arg(long, global = true, value_name = "FILTER")]
-    pub log: Option<String>,
+    pub(crate) log: Option<String>,
+
+    /// Add the scripted model `fake`, which needs no weights, for tests of everything around models.
+    #[arg(long, global = true, hide = true)]
+    pub(crate) fake: bool,
 
     /// What to do.
     #[command(subcommand)]
-    pub command: Command,
+    pub(crate) command: Command,
 }
 
 const EXAMPLES: &str = "Examples:
@@ -26,7 +30,7 @@ const EXAMPLES: &str = "Examples:
 
 /// What to do.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// Serve a deployment until Ctrl-C; then drain and exit.
     Serve(ServeArgs),
     /// Boot the default deployment, ask it a spoken question, show the answer and where the time went.
@@ -47,108 +51,108 @@ pub enum Command {
 
 /// Which deployment is meant.
 #[derive(Debug, Args)]
-pub struct DeploymentArgs {
+pub(crate) struct DeploymentArgs {
     /// The deployment file. Default: the built-in deployments/voice.toml.
     #[arg(long, short, value_name = "FILE")]
-    pub config: Option<PathBuf>,
+    pub(crate) config: Option<PathBuf>,
 }
 
 /// Arguments of `mstar serve`.
 #[derive(Debug, Args)]
-pub struct ServeArgs {
+pub(crate) struct ServeArgs {
     /// Which deployment.
     #[command(flatten)]
-    pub deployment: DeploymentArgs,
+    pub(crate) deployment: DeploymentArgs,
     /// Listen here instead of where the deployment says, e.g. 127.0.0.1:8000; port 0 takes a free one.
     #[arg(long, value_name = "HOST:PORT")]
-    pub listen: Option<String>,
+    pub(crate) listen: Option<String>,
 }
 
 /// Arguments of `mstar demo`.
 #[derive(Debug, Args)]
-pub struct DemoArgs {
+pub(crate) struct DemoArgs {
     /// Which deployment, and where to listen.
     #[command(flatten)]
-    pub serve: ServeArgs,
+    pub(crate) serve: ServeArgs,
     /// Exit after the answer instead of going on to serve.
     #[arg(long)]
-    pub once: bool,
+    pub(crate) once: bool,
     /// Where to write the spoken reply.
     #[arg(long, value_name = "FILE", default_value = "reply.wav")]
-    pub out: PathBuf,
+    pub(crate) out: PathBuf,
     /// Ask this recording instead of the bundled question (wav, flac, mp3 or ogg).
     #[arg(long, value_name = "FILE")]
-    pub question: Option<PathBuf>,
+    pub(crate) question: Option<PathBuf>,
 }
 
 /// Arguments of `mstar pull`.
 #[derive(Debug, Args)]
-pub struct PullArgs {
+pub(crate) struct PullArgs {
     /// Models to pull for. Default: all that the deployment serves.
     #[arg(value_name = "MODEL")]
-    pub models: Vec<String>,
+    pub(crate) models: Vec<String>,
     /// Which deployment.
     #[command(flatten)]
-    pub deployment: DeploymentArgs,
+    pub(crate) deployment: DeploymentArgs,
 }
 
 /// Arguments of `mstar graph`.
 #[derive(Debug, Args)]
-pub struct GraphArgs {
+pub(crate) struct GraphArgs {
     /// The model.
-    pub model: String,
+    pub(crate) model: String,
     /// Draw in Graphviz' DOT instead of Mermaid.
     #[arg(long)]
-    pub dot: bool,
+    pub(crate) dot: bool,
 }
 
 /// Arguments of `mstar check`.
 #[derive(Debug, Args)]
-pub struct CheckArgs {
+pub(crate) struct CheckArgs {
     /// Deployment files.
     #[arg(required = true, value_name = "FILE")]
-    pub files: Vec<PathBuf>,
+    pub(crate) files: Vec<PathBuf>,
 }
 
 /// Arguments of `mstar run`.
 #[derive(Debug, Args)]
-pub struct RunArgs {
+pub(crate) struct RunArgs {
     /// The model, as `mstar models` lists it.
-    pub model: String,
+    pub(crate) model: String,
     /// Text to send.
     #[arg(long, short)]
-    pub text: Option<String>,
+    pub(crate) text: Option<String>,
     /// A recording to send (wav, flac, mp3 or ogg).
     #[arg(long, value_name = "FILE")]
-    pub audio: Option<PathBuf>,
+    pub(crate) audio: Option<PathBuf>,
     /// Write the spoken answer here as a wav file; asks for audio.
     #[arg(long, value_name = "FILE")]
-    pub out: Option<PathBuf>,
+    pub(crate) out: Option<PathBuf>,
     /// Wanted outputs, comma-separated. Default: text, and audio when --out is given.
     #[arg(long, value_name = "LIST")]
-    pub outputs: Option<String>,
+    pub(crate) outputs: Option<String>,
     /// An option for the model, e.g. -o temperature=0.7 -o voice=heart. May be repeated.
     #[arg(long = "option", short = 'o', value_name = "KEY=VALUE")]
-    pub options: Vec<String>,
+    pub(crate) options: Vec<String>,
     /// The server.
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8000")]
-    pub server: String,
+    pub(crate) server: String,
     /// The API key, when the server needs one. Default: MSTAR_API_KEY.
     #[arg(long, value_name = "KEY")]
-    pub api_key: Option<String>,
+    pub(crate) api_key: Option<String>,
 }
 
 /// Arguments of `mstar verify`.
 #[derive(Debug, Args)]
-pub struct VerifyArgs {
+pub(crate) struct VerifyArgs {
     /// The family: whisper_gemma or real.
-    pub family: String,
+    pub(crate) family: String,
     /// A folder with its reference tensors.
-    pub dir: PathBuf,
+    pub(crate) dir: PathBuf,
     /// A folder with the recordings that references were made from (family `real`).
     #[arg(long, value_name = "DIR")]
-    pub media: Option<PathBuf>,
+    pub(crate) media: Option<PathBuf>,
     /// Which deployment's weight cache to use (family `real`).
     #[command(flatten)]
-    pub deployment: DeploymentArgs,
+    pub(crate) deployment: DeploymentArgs,
 }

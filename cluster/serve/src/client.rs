@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 /// A server to talk to.
 #[derive(Clone, Debug)]
-pub struct Client {
+pub(crate) struct Client {
     http: reqwest::Client,
     server: String,
     api_key: Option<String>,
@@ -20,41 +20,51 @@ pub struct Client {
 
 /// What to send.
 #[derive(Clone, Debug, Default)]
-pub struct Prompt {
+pub(crate) struct Prompt {
     /// The model.
-    pub model: String,
+    pub(crate) model: String,
     /// Text.
-    pub text: Option<String>,
+    pub(crate) text: Option<String>,
     /// A recording: its file name and its bytes.
-    pub audio: Option<(String, Vec<u8>)>,
+    pub(crate) audio: Option<(String, Vec<u8>)>,
     /// Wanted outputs.
-    pub outputs: Vec<String>,
+    pub(crate) outputs: Vec<String>,
     /// Options for the model.
-    pub options: Map<String, Value>,
+    pub(crate) options: Map<String, Value>,
 }
 
 /// One thing that streamed back.
 #[derive(Clone, Debug)]
-pub struct Line {
+pub(crate) struct Line {
     /// What it is: `text`, `audio`, `detail`.
-    pub modality: String,
+    pub(crate) modality: String,
     /// Its bytes.
-    pub bytes: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
     /// What to know besides.
-    pub metadata: Value,
+    pub(crate) metadata: Value,
     /// When it came, after the request was sent.
-    pub after: Duration,
+    pub(crate) after: Duration,
 }
 
 /// How a request went.
 #[derive(Clone, Debug, Default)]
-pub struct Ended {
+pub(crate) struct Ended {
     /// The request's id at the server.
-    pub request_id: String,
+    pub(crate) request_id: String,
     /// Its trace, when the server records one.
-    pub traceparent: Option<String>,
+    pub(crate) traceparent: Option<String>,
     /// How long it took.
-    pub total: Duration,
+    pub(crate) total: Duration,
+}
+
+// --- impl Line ---
+
+impl Line {
+    /// Returns what a recording in the request was found to say, when the line tells that: the one detail in plain text.
+    pub(crate) fn transcript(&self) -> Option<&str> {
+        let plain = self.modality == "detail" && self.metadata["port"].is_null();
+        if plain { std::str::from_utf8(&self.bytes).ok() } else { None }
+    }
 }
 
 /// Longest line accepted from a server, in bytes.
@@ -62,13 +72,17 @@ const MAX_LINE: usize = 64 << 20;
 
 impl Client {
     /// Returns a client of this server.
-    pub fn new(server: &str, api_key: Option<String>) -> Result<Self> {
+    pub(crate) fn new(server: &str, api_key: Option<String>) -> Result<Self> {
         let http = reqwest::Client::builder().connect_timeout(Duration::from_secs(10)).build()?;
         Ok(Self { http, server: server.trim_end_matches('/').to_owned(), api_key })
     }
 
     /// Sends a request and calls `on_line` for all that streams back.
-    pub async fn generate(&self, prompt: &Prompt, mut on_line: impl FnMut(&Line) -> Result<()>) -> Result<Ended> {
+    pub(crate) async fn generate(
+        &self,
+        prompt: &Prompt,
+        mut on_line: impl FnMut(&Line) -> Result<()>,
+    ) -> Result<Ended> {
         let mut form = Form::new()
             .text("model", prompt.model.clone())
             .text("output_modalities", prompt.outputs.join(","))
@@ -134,27 +148,27 @@ fn parse_line(line: &[u8], after: Duration) -> Result<Line> {
 
 /// Collects spoken output.
 #[derive(Clone, Debug, Default)]
-pub struct Recording {
+pub(crate) struct Recording {
     samples: Vec<i16>,
     sample_rate: u32,
 }
 
 impl Recording {
     /// Adds a line of modality `audio`.
-    pub fn push(&mut self, line: &Line) {
+    pub(crate) fn push(&mut self, line: &Line) {
         self.sample_rate = line.metadata["sample_rate"].as_u64().and_then(|r| u32::try_from(r).ok()).unwrap_or(24_000);
         self.samples.extend(line.bytes.chunks_exact(2).map(|b| i16::from_le_bytes([b[0], b[1]])));
     }
 
     /// Returns its length in seconds.
-    pub fn seconds(&self) -> f64 {
+    pub(crate) fn seconds(&self) -> f64 {
         if self.sample_rate == 0 { 0.0 } else { self.samples.len() as f64 / f64::from(self.sample_rate) }
     }
 
     /// Writes it as a wav file.
-    pub fn write(&self, path: &Path) -> Result<()> {
+    pub(crate) fn write(&self, path: &Path) -> Result<()> {
         let samples: Vec<f32> = self.samples.iter().map(|&s| f32::from(s) / 32_767.0).collect();
-        let bytes = mstar_media::encode(&samples, self.sample_rate.max(1), mstar_media::AudioFormat::Wav)?;
+        let bytes = mstar_media::encode(mstar_media::AudioFormat::Wav, &samples, self.sample_rate.max(1))?;
         std::fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
     }
 }

@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 use std::path::Path;
+use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Map, Value};
@@ -10,9 +11,13 @@ use crate::cli::RunArgs;
 use crate::client::{Client, Prompt, Recording};
 
 /// Sends the request and shows what comes back.
-pub async fn run(args: &RunArgs, default_key: Option<String>) -> Result<()> {
-    let mut prompt =
-        Prompt { model: args.model.clone(), text: args.text.clone(), options: options(&args.options)?, ..Prompt::default() };
+pub(crate) async fn run(args: &RunArgs, default_key: Option<String>) -> Result<ExitCode> {
+    let mut prompt = Prompt {
+        model: args.model.clone(),
+        text: args.text.clone(),
+        options: options(&args.options)?,
+        ..Prompt::default()
+    };
     if let Some(path) = &args.audio {
         prompt.audio = Some(read_recording(path)?);
     }
@@ -44,12 +49,13 @@ pub async fn run(args: &RunArgs, default_key: Option<String>) -> Result<()> {
         recording.write(path)?;
         eprintln!("{:.2} s of audio written to {}", recording.seconds(), path.display());
     }
-    eprintln!("request {} took {:.2} s", ended.request_id, ended.total.as_secs_f64());
-    Ok(())
+    let trace = ended.traceparent.map_or_else(String::new, |trace| format!(", trace {trace}"));
+    eprintln!("request {} took {:.2} s{trace}", ended.request_id, ended.total.as_secs_f64());
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Reads a recording from disk: its name and its bytes.
-pub fn read_recording(path: &Path) -> Result<(String, Vec<u8>)> {
+pub(crate) fn read_recording(path: &Path) -> Result<(String, Vec<u8>)> {
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     let name = path.file_name().map_or_else(|| "audio".to_owned(), |name| name.to_string_lossy().into_owned());
     Ok((name, bytes))

@@ -1,0 +1,118 @@
+//! `mstar demo`: boots the deployment, asks it a spoken question over HTTP, shows the answer and where the time went.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::Result;
+use mstar_runtime::BootEvent;
+use tokio::time::Instant;
+
+use crate::cli::DemoArgs;
+use crate::client::{Client, Line, Prompt, Recording};
+use crate::commands::Setting;
+use crate::commands::run::read_recording;
+use crate::commands::serve::{Busy, Running};
+use crate::commands::timeline::Timeline;
+
+/// A question asked by a voice of this project: 16 kHz, mono.
+const QUESTION: &[u8] = include_bytes!("../../assets/question.wav");
+
+/// What is shown of a reply while it comes.
+#[derive(Default)]
+struct Screen {
+    timeline: Timeline,
+    recording: Recording,
+    /// Whether the line of the reply has begun.
+    replying: bool,
+}
+
+/// Boots, asks, shows, and goes on serving unless told otherwise.
+pub(crate) async fn demo(args: &DemoArgs, setting: Setting) -> Result<ExitCode> {
+    let question = match &args.question {
+        Some(path) => read_recording(path)?,
+        None => ("question.wav".to_owned(), QUESTION.to_vec()),
+    };
+    let key = setting.key();
+    let began = Instant::now();
+    let weights = Arc::new(Mutex::new(Duration::ZERO));
+    let noted = Arc::clone(&weights);
+    let hear = move |event: &BootEvent| {
+        if matches!(event, BootEvent::Weights { .. }) {
+            *noted.lock().unwrap_or_else(PoisonError::into_inner) = began.elapsed();
+        }
+    };
+    let running = Running::start(&args.serve, setting, Busy::TakeAnother, hear).await?;
+    let mut screen = Screen::default();
+    screen.timeline.weights = *weights.lock().unwrap_or_else(PoisonError::into_inner);
+    screen.timeline.boot = began.elapsed() - screen.timeline.weights;
+
+    let asked = ask(&running, question, key, &mut screen).await;
+    let outcome = asked.and_then(|()| screen.finish(args));
+    match (outcome, args.once) {
+        (Ok(()), false) => {
+            println!("Serving on http://{} until Ctrl-C.", running.server.address());
+            running.until_asked().await
+        }
+        (outcome, _) => {
+            let ended = running.end().await?;
+            outcome.map(|()| ended)
+        }
+    }
+}
+
+async fn ask(running: &Running, question: (String, Vec<u8>), key: Option<String>, screen: &mut Screen) -> Result<()> {
+    let client = Client::new(&format!("http://{}", running.server.address()), key)?;
+    let prompt = Prompt {
+        model: running.cluster.deployment().default_model.clone(),
+        audio: Some(question),
+        outputs: ["text", "audio", "detail"].map(str::to_owned).into(),
+        ..Prompt::default()
+    };
+    println!("Asking a spoken question ({}).", prompt.audio.as_ref().map_or("", |(name, _)| name));
+    let ended = client.generate(&prompt, |line| screen.show(line)).await?;
+    screen.timeline.total = ended.total;
+    Ok(())
+}
+
+// --- impl Screen ---
+
+impl Screen {
+    /// Shows one thing that streamed back.
+    fn show(&mut self, line: &Line) -> Result<()> {
+        let mut out = std::io::stdout();
+        match line.modality.as_str() {
+            "audio" => {
+                self.timeline.first_audio.get_or_insert(line.after);
+                self.recording.push(line);
+            }
+            "detail" => {
+                if let Some(text) = line.transcript() {
+                    self.timeline.heard.get_or_insert(line.after);
+                    writeln!(out, "Heard:  {}", text.trim())?;
+                }
+            }
+            "text" => {
+                self.timeline.first_text.get_or_insert(line.after);
+                if !self.replying {
+                    write!(out, "Reply:  ")?;
+                    self.replying = true;
+                }
+                out.write_all(&line.bytes)?;
+                out.flush()?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Writes the recording and the time line.
+    fn finish(&mut self, args: &DemoArgs) -> Result<()> {
+        self.recording.write(&args.out)?;
+        self.timeline.audio_seconds = self.recording.seconds();
+        println!("\nSpoken: {}", args.out.display());
+        println!("Time:   {}", self.timeline);
+        Ok(())
+    }
+}
