@@ -17,7 +17,7 @@ use mstar_contract::{
 };
 use mstar_graph::{
     Bound, ChunkPolicy, Graph, GraphBuilder, ModelId, OpName, Port, Stream, dynamic_loop, loop_over_stream, repeat,
-    sequential, step,
+    step,
 };
 use mstar_kernels::Cx;
 use mstar_supervisor::{SupervisorRef, SupervisorSpec};
@@ -25,11 +25,12 @@ use tokio::time::Instant;
 
 /// Steps of a measured loop.
 const STEPS: u32 = 5000;
+/// Requests of one step.
+const REQUESTS: usize = 4000;
 /// Items that a producing step puts into its stream.
 const ITEMS: usize = 64;
-/// Long enough for a compute thread to park, and too short for it.
-const LONG: Duration = Duration::from_micros(400);
-const SHORT: Duration = Duration::from_micros(20);
+/// Long enough for a compute thread to park.
+const PAUSE: Duration = Duration::from_millis(2);
 const WITHIN: Duration = Duration::from_secs(60);
 
 /// When batches began, and how many rows they had.
@@ -75,8 +76,6 @@ impl Engine for Idle {
             match op.as_str() {
                 "decode" => output.outputs.push(self.token.clone()),
                 "emit" => output.outputs.extend(std::iter::repeat_n(&self.item, ITEMS).cloned()),
-                "long" => spin(LONG),
-                "short" => spin(SHORT),
                 _ => {}
             }
             RowProgress::Done(row.work, Ok(output))
@@ -93,23 +92,12 @@ impl Engine for Idle {
     }
 }
 
-fn spin(time: Duration) {
-    let start = Instant::now();
-    while start.elapsed() < time {
-        std::hint::spin_loop();
-    }
-}
-
 // --- impl Measured ---
 
 impl Measured {
     fn new() -> Result<Self> {
         let bound = || Bound::from_request("steps", 10_000_000);
         let decode = || step("fast", "decode").back("token", "fast.decode", "token").input("token");
-        let paced = |op: &'static str| {
-            let decode = step("fast", "decode").input("token").to("token", &*format!("slow.{op}"), "token");
-            dynamic_loop("paced", bound(), sequential([decode, step("slow", op)]))
-        };
         let emit = repeat("emitting", bound(), step("fast", "emit").input("token").stream_out("item", "items"));
         let take = loop_over_stream("taking", step("slow", "take").stream_in("items", "items"));
         let mut graph = GraphBuilder::new();
@@ -120,8 +108,6 @@ impl Measured {
             .partition("other")
             .stream(Stream::new("items", "main", "other", ChunkPolicy::Fixed(ITEMS as u64)).credit(1024))
             .walk("main", "decode", dynamic_loop("decoding", bound(), decode()))
-            .walk("main", "long", paced("long"))
-            .walk("main", "short", paced("short"))
             .walk("main", "emit", emit)
             .walk("other", "take", take);
         Ok(Self { graph: graph.build().map_err(|problems| anyhow!("{problems}"))? })
@@ -167,8 +153,6 @@ impl Bench {
         let ops: Arc<[OpDecl]> = Arc::new([
             OpDecl::new("decode", &["token"], &["token"]),
             OpDecl::new("emit", &["token"], &["item"]),
-            OpDecl::new("long", &["token"], &[]),
-            OpDecl::new("short", &["token"], &[]),
             OpDecl::new("take", &["items"], &[]),
         ]);
         let mut children = Vec::new();
@@ -214,6 +198,29 @@ impl Bench {
             }
         }
         Ok(start.elapsed())
+    }
+
+    /// Serves requests of one step, so many at a time, and returns how many a second.
+    async fn requests(&self, at_once: usize) -> Result<f64> {
+        let rounds = REQUESTS / at_once;
+        let start = Instant::now();
+        for _ in 0..rounds {
+            self.run("decode", at_once, 1).await?;
+        }
+        Ok((rounds * at_once) as f64 / start.elapsed().as_secs_f64())
+    }
+
+    /// Returns how long a request of one step takes, in microseconds, when each comes so long after the one before.
+    async fn request(&self, pause: Duration) -> Result<f64> {
+        let mut times = Vec::new();
+        for _ in 0..REQUESTS / 10 {
+            if !pause.is_zero() {
+                tokio::time::sleep(pause).await;
+            }
+            times.push(self.run("decode", 1, 1).await?.as_secs_f64() * 1e6);
+        }
+        times.sort_by(f64::total_cmp);
+        Ok(quantile(&times, 0.5))
     }
 
     /// Returns the times between batches of so many rows, sorted, in microseconds, and the share of such batches.
@@ -276,18 +283,15 @@ async fn measure() -> Result<serde_json::Value> {
         });
         steps.insert(format!("batch_{rows}"), step);
     }
-    let mut paced = Vec::new();
-    for (walk, time) in [("long", LONG), ("short", SHORT)] {
-        bench.run(walk, 1, STEPS / 10).await?;
-        let (times, _) = bench.intervals(1);
-        paced.push(quantile(&times, 0.5) - time.as_secs_f64() * 1e6);
-    }
     bench.run("emit", 1, STEPS / 10).await?;
     let took = bench.run("emit", 1, STEPS).await?;
     let items = f64::from(STEPS) * ITEMS as f64;
+    let (awake, parked) = (bench.request(Duration::ZERO).await?, bench.request(PAUSE).await?);
+    let (alone, together) = (bench.requests(1).await?, bench.requests(16).await?);
     Ok(serde_json::json!({
         "decode_step": steps,
-        "two_steps_on_two_ranks_us": { "awake": paced[1], "parked": paced[0], "waking_adds": paced[0] - paced[1] },
+        "requests_per_second_without_http": { "one": alone, "sixteen": together },
+        "request_of_one_step_us": { "awake": awake, "parked": parked, "waking_adds": parked - awake },
         "stream_item_us": took.as_secs_f64() * 1e6 / items,
     }))
 }

@@ -1,3 +1,5 @@
+//! Rows come and go; each test says what runs next.
+
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::sync::Arc;
