@@ -4,9 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use mstar_contract::{ClientEvent, Emission, Failure, FailureKind, RequestId, RequestKey, TraceContext};
+use mstar_graph::ModelId;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use crate::messages::{CancelReason, IngressMsg, WalkerMsg, Whom};
+use crate::metrics::FIRST_OUTPUT_SECONDS;
 use crate::routes::Routes;
 
 /// The walker's end.
@@ -30,6 +33,8 @@ pub struct ClientStream {
 
 #[derive(Debug)]
 struct Flow {
+    model: ModelId,
+    opened: Instant,
     credit: u64,
     given: AtomicU64,
     taken: AtomicU64,
@@ -42,12 +47,15 @@ pub(crate) fn channel(
     routes: &Arc<Routes>,
     key: RequestKey,
     id: RequestId,
+    model: ModelId,
     credit: usize,
     trace: TraceContext,
 ) -> (ClientSink, ClientStream) {
     let credit = credit.max(1);
     let (sender, receiver) = mpsc::channel(credit + 1);
     let flow = Arc::new(Flow {
+        model,
+        opened: Instant::now(),
         credit: credit as u64,
         given: AtomicU64::new(0),
         taken: AtomicU64::new(0),
@@ -72,7 +80,10 @@ impl ClientSink {
                 return Err(emission);
             }
         }
-        flow.given.fetch_add(1, Ordering::SeqCst);
+        if flow.given.fetch_add(1, Ordering::SeqCst) == 0 {
+            let seconds = flow.opened.elapsed().as_secs_f64();
+            metrics::histogram!(FIRST_OUTPUT_SECONDS, "model" => flow.model.as_str().to_owned()).record(seconds);
+        }
         // A client that went away takes nothing: its stream has cancelled the request.
         let _ = self.sender.try_send(ClientEvent::Emitted(emission));
         Ok(())
@@ -183,7 +194,7 @@ mod tests {
     fn open(credit: usize) -> (ClientSink, ClientStream) {
         let routes = Routes::new(["n"]);
         let key = routes.next_key();
-        channel(&routes, key, "r".into(), credit, TraceContext::default())
+        channel(&routes, key, "r".into(), "m".into(), credit, TraceContext::default())
     }
 
     #[tokio::test]

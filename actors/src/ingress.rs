@@ -104,7 +104,8 @@ impl IngressHandle {
         let id = Arc::clone(&request.id);
         let span = trace::request(trace, &id, request.model.as_str());
         let trace = trace::context(&span, trace);
-        let (sink, stream) = client::channel(&self.routes, key, id, self.limits.client_credit, trace);
+        let (sink, stream) =
+            client::channel(&self.routes, key, id, request.model.clone(), self.limits.client_credit, trace);
         let came = Instant::now();
         let due = came + deadline.unwrap_or(self.limits.deadline);
         let submission = Box::new(Submission { key, request, served, sink, due, came, span, trace });

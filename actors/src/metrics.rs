@@ -12,6 +12,8 @@ pub const QUEUED: &str = "mstar_requests_queued";
 pub const ATTEMPTS: &str = "mstar_request_reruns_total";
 /// Seconds from a request's arrival to its end, by model.
 pub const REQUEST_SECONDS: &str = "mstar_request_seconds";
+/// Seconds from a request's arrival to the first thing its client is given, by model.
+pub const FIRST_OUTPUT_SECONDS: &str = "mstar_first_output_seconds";
 /// Steps done, by node.
 pub const STEPS: &str = "mstar_steps_total";
 /// Rows of a batch, by node.

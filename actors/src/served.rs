@@ -24,7 +24,7 @@ pub struct Binding {
     pub node: NodeName,
     /// Its component.
     pub component: ComponentId,
-    /// The node actors that may serve it. A request sticks to one of them.
+    /// The node actors that may serve it. A request sticks to one of them. None where no served walk visits the node.
     pub replicas: Vec<NodeIx>,
     /// The component's ops.
     pub ops: Arc<[OpDecl]>,
@@ -66,8 +66,8 @@ pub(crate) struct StreamBinding {
 /// A model can't be served as it is bound.
 #[derive(Debug, thiserror::Error)]
 pub enum ServedError {
-    /// A graph node has no replica.
-    #[error("node `{0}` is bound to no node actor")]
+    /// A graph node has no binding.
+    #[error("node `{0}` has no binding")]
     Unbound(NodeName),
     /// A step names an op that the component does not have.
     #[error("component `{component}` has no op `{op}`")]
@@ -86,8 +86,7 @@ impl Served {
     pub fn new(model: Arc<dyn Model>, bindings: Vec<Binding>) -> Result<Self, ServedError> {
         let graph = Arc::clone(model.graph());
         for (node, _) in graph.nodes() {
-            let bound = bindings.iter().any(|binding| binding.node == *node && !binding.replicas.is_empty());
-            if !bound {
+            if !bindings.iter().any(|binding| binding.node == *node) {
                 return Err(ServedError::Unbound(node.clone()));
             }
         }
@@ -131,7 +130,7 @@ impl Served {
         let mut best: Option<((bool, u64), NodeIx)> = None;
         let mut reason = Arc::from("no replica");
         // Equals are taken in turn.
-        let turn = usize::try_from(key.id % replicas.len() as u64).unwrap_or(0);
+        let turn = usize::try_from(key.id % (replicas.len() as u64).max(1)).unwrap_or(0);
         for at in 0..replicas.len() {
             let node = replicas[(turn + at) % replicas.len()];
             let starting = match routes.route(node) {

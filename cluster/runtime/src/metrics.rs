@@ -41,6 +41,8 @@ fn describe() {
     metrics::describe_gauge!(names::QUEUED, "Requests that wait for admission.");
     metrics::describe_counter!(names::ATTEMPTS, "Requests run again after a loss.");
     metrics::describe_histogram!(names::REQUEST_SECONDS, "Seconds from a request's arrival to its end, by model.");
+    let first_output = "Seconds from a request's arrival to its first output, by model.";
+    metrics::describe_histogram!(names::FIRST_OUTPUT_SECONDS, first_output);
     metrics::describe_counter!(names::STEPS, "Steps done, by node.");
     metrics::describe_histogram!(names::BATCH_ROWS, "Rows of a batch, by node.");
     metrics::describe_histogram!(names::BATCH_SECONDS, "Seconds that a batch ran, by node.");

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use metrics_exporter_prometheus::PrometheusHandle;
-use mstar_actors::{IngressHandle, Route, Routes, Served};
+use mstar_actors::{IngressHandle, NodeIx, Route, Routes, Served};
+use mstar_contract::EngineUsage;
 use mstar_gateway::{Operations, Readiness};
 use mstar_graph::ModelId;
 use mstar_supervisor::SupervisorRef;
@@ -38,6 +39,13 @@ impl ClusterOperations {
     /// Notes that a drain has begun. Returns whether it had not before.
     pub(crate) fn note_draining(&self) -> bool {
         !self.draining.swap(true, Ordering::SeqCst)
+    }
+
+    /// Returns what a node's engine holds now, if its rank says so in time.
+    pub(crate) async fn usage(&self, node: NodeIx, within: Duration) -> Option<EngineUsage> {
+        let placed = self.table.nodes.get(node.0 as usize)?;
+        let rank = self.ranks.iter().find(|rank| rank.name == placed.rank)?;
+        rank.device.usage(node, within).await.ok()
     }
 
     /// Says why a graph node that walks visit cannot serve now, if so: none of its replicas lives.

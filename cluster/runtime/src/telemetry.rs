@@ -19,6 +19,8 @@ pub struct TelemetrySettings {
     pub log: String,
     /// Log lines as JSON.
     pub log_json: bool,
+    /// Log in colour.
+    pub colour: bool,
     /// The collector; without one no span is made.
     pub otlp: Option<OtlpSettings>,
 }
@@ -70,9 +72,11 @@ const FLUSH_WITHIN: Duration = Duration::from_secs(3);
 impl Telemetry {
     /// Sets up logging and exporting for the whole process. Call within the tokio runtime.
     pub fn start(settings: &TelemetrySettings) -> Result<Self, TelemetryError> {
-        let filter = EnvFilter::try_new(&settings.log)
+        // The actor library tells of every message; who wants that asks for it by name.
+        let filter = EnvFilter::try_new(format!("ractor=warn,{}", settings.log))
             .map_err(|source| TelemetryError::Filter { filter: settings.log.clone(), source })?;
         let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_target(false);
+        let lines = lines.with_ansi(settings.colour);
         let lines = if settings.log_json { lines.json().boxed() } else { lines.boxed() };
         let provider = settings.otlp.as_ref().map(provider).transpose()?;
         let spans = provider.as_ref().map(|provider| {

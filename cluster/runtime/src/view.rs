@@ -16,13 +16,19 @@ use crate::placement::PlacedNode;
 /// How long an actor may take to say how it stands.
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 
+/// How long a rank may take to say what an engine holds: it answers between two batches.
+const USAGE_WITHIN: Duration = Duration::from_millis(200);
+
 /// Returns ranks, nodes, models and requests as they stand.
 pub(crate) async fn cluster(operations: &ClusterOperations) -> Value {
     let children = operations.supervisor.snapshot(ANSWER_WITHIN).await.ok();
     let mut nodes = Vec::new();
     for (node, placed) in operations.routes.nodes().zip(&operations.table.nodes) {
         let child = children.as_ref().and_then(|all| all.child(&placed.name));
-        let snapshot = ask(operations, node).await;
+        let mut snapshot = ask(operations, node).await;
+        if let (Some(snapshot), Some(usage)) = (&mut snapshot, operations.usage(node, USAGE_WITHIN).await) {
+            snapshot.usage = usage;
+        }
         nodes.push(node_view(placed, child, snapshot, digest(operations, placed)));
     }
     json!({

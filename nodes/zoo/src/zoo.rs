@@ -160,7 +160,7 @@ mod tests {
             let mut graph = GraphBuilder::new();
             let run = step("part", "run").input(input).client("out", Modality::Text);
             graph.node("part", component).partition("main").walk("main", "run", run);
-            Self { id, graph: Arc::new(graph.build().unwrap()) }
+            Self { id, graph: graph.build().unwrap() }
         }
     }
 

@@ -1,5 +1,6 @@
 //! `mstar serve`: serves a deployment until it is asked to end, then drains.
 
+use std::io::IsTerminal as _;
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -133,5 +134,6 @@ fn telemetry(deployment: &Deployment, environment: &Environment, log: Option<Str
         sample_ratio: deployment.tracing.sample_ratio,
         service_name: deployment.service_name(environment),
     });
-    TelemetrySettings { log: log.unwrap_or_else(|| "info".to_owned()), log_json: false, otlp }
+    let colour = !environment.no_color && std::io::stderr().is_terminal();
+    TelemetrySettings { log: log.unwrap_or_else(|| "info".to_owned()), log_json: false, colour, otlp }
 }
