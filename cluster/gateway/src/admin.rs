@@ -4,13 +4,25 @@ use std::any::Any;
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::{MatchedPath, Path, Request, State};
 use axum::http::{Method, StatusCode, Uri, header};
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use mstar_actors::WalkerPosition;
 use serde_json::{Value, json};
 
 use crate::{ApiError, Gateway};
+
+/// Answers, by endpoint and status.
+const ANSWERS: &str = "mstar_http_answers_total";
+
+/// Counts answers. An answer that streams is counted when it begins.
+pub(crate) async fn count(path: MatchedPath, request: Request, next: Next) -> Response {
+    let answer = next.run(request).await;
+    let (path, status) = (path.as_str().to_owned(), answer.status().as_u16().to_string());
+    metrics::counter!(ANSWERS, "endpoint" => path, "status" => status).increment(1);
+    answer
+}
 
 /// `GET /healthz`: the process lives.
 pub(crate) async fn alive() -> Json<Value> {

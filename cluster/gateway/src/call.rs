@@ -38,6 +38,8 @@ pub(crate) struct Wanted {
     pub seed: Option<u64>,
     /// Options for the model.
     pub options: BTreeMap<String, Value>,
+    /// What precedes an option's name in the request; models call all of them `model_kwargs`.
+    pub options_at: &'static str,
 }
 
 /// A request on its way: its first event has come, so that early failures still have a status of their own.
@@ -103,8 +105,12 @@ impl Call {
             return Err(ApiError::new(StatusCode::CONFLICT, "request_id_in_use", message).at("request_id"));
         };
         let trace = trace_of(headers, gateway.begin_traces);
+        let options_at = wanted.options_at;
         let refused = |failure: Failure, trace: TraceContext| {
             let mut error = ApiError::from(failure);
+            if let Some(option) = error.param.as_deref().and_then(|param| param.strip_prefix("model_kwargs.")) {
+                error.param = Some(format!("{options_at}{option}"));
+            }
             error.retry_after_s = error.retry_after_s.map(|_| gateway.limits.retry_after_s);
             error.request = Some(Box::new((Arc::clone(&id), trace)));
             error

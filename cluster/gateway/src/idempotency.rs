@@ -23,7 +23,12 @@ struct Table {
     /// All of them.
     ids: BTreeSet<RequestId>,
     /// Those that others may attach to.
-    ends: BTreeMap<String, watch::Receiver<Option<Terminal>>>,
+    ends: BTreeMap<String, End>,
+}
+
+struct End {
+    receiver: watch::Receiver<Option<Terminal>>,
+    attached: usize,
 }
 
 /// A request's entry among those that run; dropped, it runs no more.
@@ -54,11 +59,12 @@ impl Running {
     /// Claims an id.
     pub fn claim(&self, id: &str) -> Claim {
         let mut table = self.table();
-        if let Some(end) = table.ends.get(id) {
-            return Claim::Attached(Attachment(end.clone()));
+        if let Some(end) = table.ends.get_mut(id) {
+            end.attached += 1;
+            return Claim::Attached(Attachment(end.receiver.clone()));
         }
         let (end, receiver) = watch::channel(None);
-        table.ends.insert(id.to_owned(), receiver);
+        table.ends.insert(id.to_owned(), End { receiver, attached: 0 });
         Claim::First(Owner { id: id.to_owned(), running: self.clone(), end })
     }
 
@@ -71,6 +77,11 @@ impl Running {
     /// Returns whether a request runs.
     pub fn has(&self, id: &str) -> bool {
         self.table().ids.contains(id)
+    }
+
+    /// Returns how many have attached to the running request of this id.
+    pub fn attached(&self, id: &str) -> usize {
+        self.table().ends.get(id).map_or(0, |end| end.attached)
     }
 
     /// Returns how many run.
@@ -139,8 +150,8 @@ mod tests {
         let Claim::First(owner) = running.claim("a") else { panic!("should be first") };
         let Claim::Attached(attached) = running.claim("a") else { panic!("should attach") };
         owner.finish(Ok((Arc::from([]), Summary::default())));
+        assert_eq!(running.attached("a"), 0);
         assert!(attached.end().await.is_ok());
-        assert!(running.is_empty());
         assert!(matches!(running.claim("a"), Claim::First(_)));
     }
 

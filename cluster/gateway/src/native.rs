@@ -51,7 +51,6 @@ pub(crate) async fn generate(State(gateway): State<Arc<Gateway>>, request: Reque
         Some(Claim::First(owner)) => Some(owner),
         None => None,
     };
-    let outputs = wanted.outputs.clone();
     let call = match Call::begin(&gateway, served, &headers, wanted).await {
         Ok(call) => call,
         Err(error) => {
@@ -63,9 +62,9 @@ pub(crate) async fn generate(State(gateway): State<Arc<Gateway>>, request: Reque
     };
     let labels = call.labels();
     Ok(labels(if streaming {
-        streamed("application/x-ndjson", move |writer| write_stream(writer, call, owner, outputs))
+        streamed("application/x-ndjson", move |writer| write_stream(writer, call, owner))
     } else {
-        document(call, owner, outputs).await?
+        document(call, owner).await?
     }))
 }
 
@@ -85,7 +84,7 @@ fn model_of(form: &Form, kwargs: &Value) -> Result<Option<String>, ApiError> {
 }
 
 fn read_wanted(form: Form, kwargs: &Value, token_limit: u32) -> Result<Wanted, ApiError> {
-    let mut wanted = Wanted { task: Task::Generate, ..Wanted::default() };
+    let mut wanted = Wanted { task: Task::Generate, options_at: "model_kwargs.", ..Wanted::default() };
     wanted.id = form.one("request_id")?.map(str::to_owned);
     wanted.outputs = match form.one("output_modalities")? {
         Some(list) => read_modalities("output_modalities", list)?,

@@ -1,6 +1,5 @@
 //! Writes what a request emits as the native endpoint's stream or document.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use axum::Json;
@@ -8,7 +7,6 @@ use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use mstar_contract::{ClientEvent, Emission, Summary};
-use mstar_graph::Modality;
 use serde_json::{Map, Value, json};
 
 use crate::ApiError;
@@ -50,20 +48,12 @@ impl Recording {
     }
 }
 
-/// Writes the stream: a line per emission of the wanted outputs; an error line and a broken body when it fails.
-pub(crate) async fn write_stream(
-    writer: BodyWriter,
-    mut call: Call,
-    owner: Option<Owner>,
-    outputs: BTreeSet<Modality>,
-) {
+/// Writes the stream: a line per emission; an error line and a broken body when it fails.
+pub(crate) async fn write_stream(writer: BodyWriter, mut call: Call, owner: Option<Owner>) {
     let mut recording = Recording { owner, emissions: Vec::new(), bytes: 0 };
     while let Some(event) = writer.next_of(&mut call).await {
         match event {
             ClientEvent::Emitted(emission) => {
-                if !outputs.contains(&emission.modality) {
-                    continue;
-                }
                 recording.take(&emission);
                 if !writer.send(pack(&emission).line()).await {
                     return;
@@ -85,16 +75,9 @@ pub(crate) async fn write_stream(
 }
 
 /// Returns the document of a whole request.
-pub(crate) async fn document(
-    call: Call,
-    owner: Option<Owner>,
-    outputs: BTreeSet<Modality>,
-) -> Result<Response, ApiError> {
+pub(crate) async fn document(call: Call, owner: Option<Owner>) -> Result<Response, ApiError> {
     let id = Arc::clone(call.id());
-    let collected = call.collect().await.map(|(mut emissions, summary)| {
-        emissions.retain(|emission| outputs.contains(&emission.modality));
-        (Arc::from(emissions), summary)
-    });
+    let collected = call.collect().await.map(|(emissions, summary)| (Arc::from(emissions), summary));
     if let Some(owner) = owner {
         owner.finish(collected.clone());
     }

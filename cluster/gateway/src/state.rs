@@ -101,6 +101,7 @@ pub fn router(gateway: Arc<Gateway>) -> Router {
         .route("/healthz", get(admin::alive))
         .route("/readyz", get(admin::ready))
         .merge(guarded)
+        .route_layer(middleware::from_fn(admin::count))
         .fallback(admin::no_such_route)
         .method_not_allowed_fallback(admin::wrong_method)
         // Bodies are bounded where they are read, with a complaint that names the limit.

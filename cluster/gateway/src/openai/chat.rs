@@ -56,6 +56,7 @@ fn wanted(chat: &ChatCall, headers: &HeaderMap, index: u64) -> Wanted {
         // Equal seeds would give equal answers.
         seed: chat.seed.map(|seed| seed.wrapping_add(index)),
         options: chat.options.clone(),
+        options_at: "audio.",
     }
 }
 
