@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use mstar_runtime::BootEvent;
+use serde_json::Map;
 use tokio::time::Instant;
 
 use crate::cli::DemoArgs;
@@ -68,6 +69,8 @@ async fn ask(running: &Running, question: (String, Vec<u8>), key: Option<String>
         model: running.cluster.deployment().default_model.clone(),
         audio: Some(question),
         outputs: ["text", "audio", "detail"].map(str::to_owned).into(),
+        // The likeliest answer: the same for everybody who tries it.
+        options: Map::from_iter([("temperature".to_owned(), 0.into())]),
         ..Prompt::default()
     };
     println!("Asking a spoken question ({}).", prompt.audio.as_ref().map_or("", |(name, _)| name));
