@@ -352,9 +352,6 @@ impl NodeState {
     }
 
     fn note_usage(&mut self, usage: EngineUsage) {
-        if usage == self.usage {
-            return;
-        }
         if usage.kv_pages_used < self.usage.kv_pages_used || usage.sequences < self.usage.sequences {
             self.batcher.room_made();
         }

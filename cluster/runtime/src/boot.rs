@@ -63,7 +63,7 @@ pub enum BootError {
         source: DeviceError,
     },
     /// A model does not fit its components.
-    #[error("model {model}: {source}")]
+    #[error("model {model}")]
     Served {
         /// The model.
         model: ModelId,

@@ -65,7 +65,6 @@ impl Cluster {
         let Parts { deployment, keys, table, routes, ranks, weights, .. } = parts;
         let (served, ingress, supervisor, recorder) = (parts.served, parts.ingress, parts.supervisor, parts.recorder);
         let begin_traces = parts.begin_traces;
-        let upkeep = recorder.clone().map(keep_up);
         let operations = Arc::new(ClusterOperations {
             table,
             routes,
@@ -78,6 +77,7 @@ impl Cluster {
             draining: AtomicBool::new(false),
             drain_within: deployment.limits.drain,
         });
+        let upkeep = operations.recorder.is_some().then(|| keep_up(Arc::clone(&operations)));
         let gateway = Arc::new(Gateway {
             models: served,
             default_model: deployment.default_model.as_str().into(),
@@ -162,13 +162,17 @@ impl Cluster {
     }
 }
 
-/// Folds histograms now and then, which otherwise grow until somebody asks for the metrics.
-fn keep_up(recorder: PrometheusHandle) -> AbortHandle {
+/// Folds histograms now and then, which otherwise grow until somebody asks for the metrics, and notes what engines
+/// hold, of which nodes hear only with their next batch.
+fn keep_up(operations: Arc<ClusterOperations>) -> AbortHandle {
     let task = tokio::spawn(async move {
         let mut ticks = tokio::time::interval(UPKEEP);
         loop {
             ticks.tick().await;
-            recorder.run_upkeep();
+            operations.note_usage().await;
+            if let Some(recorder) = &operations.recorder {
+                recorder.run_upkeep();
+            }
         }
     });
     task.abort_handle()

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use metrics_exporter_prometheus::PrometheusHandle;
+use mstar_actors::metrics as names;
 use mstar_actors::{IngressHandle, NodeIx, Route, Routes, Served};
 use mstar_contract::EngineUsage;
 use mstar_gateway::{Operations, Readiness};
@@ -33,6 +34,9 @@ pub(crate) struct ClusterOperations {
     pub(crate) drain_within: Duration,
 }
 
+/// How long a rank may take to say what an engine holds: it answers between two batches.
+pub(crate) const USAGE_WITHIN: Duration = Duration::from_millis(200);
+
 // --- impl ClusterOperations ---
 
 impl ClusterOperations {
@@ -46,6 +50,17 @@ impl ClusterOperations {
         let placed = self.table.nodes.get(node.0 as usize)?;
         let rank = self.ranks.iter().find(|rank| rank.name == placed.rank)?;
         rank.device.usage(node, within).await.ok()
+    }
+
+    /// Brings the metrics of what engines hold up to date.
+    pub(crate) async fn note_usage(&self) {
+        for node in self.routes.nodes() {
+            let Some(usage) = self.usage(node, USAGE_WITHIN).await else { continue };
+            let name = || self.routes.name(node).to_owned();
+            metrics::gauge!(names::KV_PAGES_USED, "node" => name()).set(usage.kv_pages_used as f64);
+            metrics::gauge!(names::KV_PAGES, "node" => name()).set(usage.kv_pages as f64);
+            metrics::gauge!(names::SEQUENCES, "node" => name()).set(usage.sequences as f64);
+        }
     }
 
     /// Says why a graph node that walks visit cannot serve now, if so: none of its replicas lives.

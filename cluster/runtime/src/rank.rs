@@ -33,7 +33,7 @@ pub enum RankError {
         reason: String,
     },
     /// Its compute threads could not be started.
-    #[error("rank {rank}: {source}")]
+    #[error("rank {rank}")]
     Pool {
         /// The rank.
         rank: String,

@@ -20,7 +20,7 @@ pub struct Server {
 
 /// The server cannot listen.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot listen on {address}: {source}")]
+#[error("cannot listen on {address}")]
 pub struct ServerError {
     /// Where.
     pub address: SocketAddr,

@@ -42,7 +42,7 @@ pub struct OtlpSettings {
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
     /// The log filter cannot be read.
-    #[error("log filter {filter:?}: {source}")]
+    #[error("log filter {filter:?}")]
     Filter {
         /// The filter.
         filter: String,
@@ -50,7 +50,7 @@ pub enum TelemetryError {
         source: tracing_subscriber::filter::ParseError,
     },
     /// The exporter cannot be built.
-    #[error("span exporter for {endpoint}: {source}")]
+    #[error("span exporter for {endpoint}")]
     Exporter {
         /// The collector.
         endpoint: String,

@@ -10,14 +10,11 @@ use ractor::rpc::CallResult;
 use serde_json::{Value, json};
 
 use crate::boot::INGRESS;
-use crate::operations::ClusterOperations;
+use crate::operations::{ClusterOperations, USAGE_WITHIN};
 use crate::placement::PlacedNode;
 
 /// How long an actor may take to say how it stands.
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
-
-/// How long a rank may take to say what an engine holds: it answers between two batches.
-const USAGE_WITHIN: Duration = Duration::from_millis(200);
 
 /// Returns ranks, nodes, models and requests as they stand.
 pub(crate) async fn cluster(operations: &ClusterOperations) -> Value {

@@ -14,7 +14,7 @@ use crate::watch::{BootEvent, Watcher};
 #[derive(Debug, thiserror::Error)]
 pub enum WeightsError {
     /// A package or folder cannot be had.
-    #[error("weights of {package}: {source}")]
+    #[error("weights of {package}")]
     Pull {
         /// The package.
         package: &'static str,

@@ -63,7 +63,13 @@ async fn a_booted_cluster_answers_and_then_drains() {
     assert_eq!(view["ranks"][0]["tensors"]["live"], 0);
 
     let (_, metrics) = call(&cluster, "GET", "/metrics", "").await;
-    for name in ["mstar_requests_total", "mstar_batch_rows_bucket", "mstar_node_up", "mstar_tensor_bytes"] {
+    for name in [
+        "mstar_requests_total",
+        "mstar_first_output_seconds_bucket",
+        "mstar_batch_rows_bucket",
+        "mstar_node_up",
+        "mstar_tensor_bytes",
+    ] {
         assert!(metrics.contains(name), "{name} is missing in {metrics}");
     }
 

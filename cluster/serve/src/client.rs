@@ -99,7 +99,10 @@ impl Client {
             request = request.bearer_auth(key);
         }
         let sent = Instant::now();
-        let response = request.send().await.with_context(|| format!("no answer from {}", self.server))?;
+        let response = request
+            .send()
+            .await
+            .with_context(|| format!("no answer from {}; `mstar serve` starts a server", self.server))?;
         let mut response = refuse_errors(response).await?;
         let header = |name: &str| response.headers().get(name).and_then(|v| v.to_str().ok()).map(str::to_owned);
         let mut ended = Ended {

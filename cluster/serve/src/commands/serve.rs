@@ -103,7 +103,7 @@ impl Running {
     pub(crate) async fn end(mut self) -> Result<ExitCode> {
         self.server.stop_accepting();
         let within = self.cluster.deployment().limits.drain;
-        let tell = |count: usize| tracing::info!("{count} requests still run, for {} s at most", within.as_secs());
+        let tell = |count: usize| tracing::info!("requests that still run: {count}; {} s at most", within.as_secs());
         tokio::select! {
             drained = self.cluster.drain(tell) => {
                 if drained == Drained::Cancelled {

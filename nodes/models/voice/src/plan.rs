@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::model::{MAIN, Members, READ, SOUND, SPEECH};
 
 /// What is said to the LLM before a spoken conversation, where the client says nothing of the kind.
-const SPOKEN_STYLE: &str = "You are a helpful voice assistant. Answer in one or two short sentences.";
+const SPOKEN_STYLE: &str = "You are a helpful AI assistant. Answer in one or two short sentences.";
 
 /// The way of a request through the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
