@@ -23,7 +23,7 @@ struct Recording {
 }
 
 /// Most bytes that are kept of a request for those who attach to it.
-const MAX_RECORDED: u64 = 64 << 20;
+const MAX_RECORDED: u64 = 16 << 20;
 
 impl Recording {
     fn take(&mut self, emission: &Emission) {

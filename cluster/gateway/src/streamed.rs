@@ -24,7 +24,16 @@ enum Piece {
 /// Pieces of a body that is written while a request runs.
 struct Pieces {
     receiver: mpsc::Receiver<Piece>,
-    ended: bool,
+    state: State,
+}
+
+/// How far a body has come.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Open,
+    /// It will break off; what was written before goes out first.
+    Breaking,
+    Ended,
 }
 
 /// Where a streamed body is written to. Dropped without [`BodyWriter::finish`], it breaks the body off.
@@ -57,7 +66,7 @@ where
 {
     let (sender, receiver) = mpsc::channel(PIECES);
     tokio::spawn(write(BodyWriter(sender)));
-    let mut response = Response::new(Body::from_stream(Pieces { receiver, ended: false }));
+    let mut response = Response::new(Body::from_stream(Pieces { receiver, state: State::Open }));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
@@ -70,16 +79,27 @@ impl futures_core::Stream for Pieces {
     type Item = Result<Bytes, Broken>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        if self.ended {
-            return Poll::Ready(None);
+        match self.state {
+            State::Open => {}
+            State::Breaking => {
+                self.state = State::Ended;
+                return Poll::Ready(Some(Err(Broken)));
+            }
+            State::Ended => return Poll::Ready(None),
         }
-        let next = match std::task::ready!(self.receiver.poll_recv(cx)) {
-            Some(Piece::Bytes(bytes)) => return Poll::Ready(Some(Ok(bytes))),
-            Some(Piece::End) => None,
-            None => Some(Err(Broken)),
-        };
-        self.ended = true;
-        Poll::Ready(next)
+        match std::task::ready!(self.receiver.poll_recv(cx)) {
+            Some(Piece::Bytes(bytes)) => Poll::Ready(Some(Ok(bytes))),
+            Some(Piece::End) => {
+                self.state = State::Ended;
+                Poll::Ready(None)
+            }
+            None => {
+                // A server flushes before it waits, but not before it breaks off: the error line would be lost.
+                self.state = State::Breaking;
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
+        }
     }
 }
 
