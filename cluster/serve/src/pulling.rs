@@ -42,8 +42,8 @@ impl Bars {
         }
     }
 
-    /// Takes away what is left of a package's bars.
-    pub(crate) fn done(&self, _package: &str) {
+    /// Takes away what is left of the bars.
+    pub(crate) fn clear(&self) {
         self.lock().values().for_each(ProgressBar::finish_and_clear);
         self.lock().clear();
     }

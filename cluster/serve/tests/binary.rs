@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot begin has failed")]
 
-use std::io::{BufRead as _, BufReader};
+use std::io::BufReader;
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 

@@ -44,12 +44,14 @@ pub(crate) async fn demo(args: &DemoArgs, setting: Setting) -> Result<ExitCode> 
             *noted.lock().unwrap_or_else(PoisonError::into_inner) = began.elapsed();
         }
     };
-    let running = Running::start(&args.serve, setting, Busy::TakeAnother, hear).await?;
+    let mut running = Running::start(&args.serve, setting, Busy::TakeAnother, hear).await?;
     let mut screen = Screen::default();
     screen.timeline.weights = *weights.lock().unwrap_or_else(PoisonError::into_inner);
     screen.timeline.boot = began.elapsed() - screen.timeline.weights;
 
-    let asked = ask(&running, question, key, &mut screen).await;
+    let client = Client::new(&format!("http://{}", running.server.address()), key)?;
+    let model = running.cluster.deployment().default_model.clone();
+    let asked = running.unless_asked(ask(&client, model, question, &mut screen)).await;
     let outcome = asked.and_then(|()| screen.finish(args));
     match (outcome, args.once) {
         (Ok(()), false) => {
@@ -63,10 +65,9 @@ pub(crate) async fn demo(args: &DemoArgs, setting: Setting) -> Result<ExitCode> 
     }
 }
 
-async fn ask(running: &Running, question: (String, Vec<u8>), key: Option<String>, screen: &mut Screen) -> Result<()> {
-    let client = Client::new(&format!("http://{}", running.server.address()), key)?;
+async fn ask(client: &Client, model: String, question: (String, Vec<u8>), screen: &mut Screen) -> Result<()> {
     let prompt = Prompt {
-        model: running.cluster.deployment().default_model.clone(),
+        model,
         audio: Some(question),
         outputs: ["text", "audio", "detail"].map(str::to_owned).into(),
         // The likeliest answer: the same for everybody who tries it.

@@ -33,7 +33,7 @@ pub(crate) async fn pull(args: &PullArgs, setting: &Setting) -> Result<ExitCode>
             mstar_weights::pull(package, &cache, &mut |event| hears.show(package, event))
         });
         let dir = task.await??;
-        bars.done(package);
+        bars.clear();
         println!("{package}: {}", dir.path().display());
     }
     Ok(ExitCode::SUCCESS)

