@@ -83,14 +83,15 @@ impl Inbox {
         let Items { key, stream, from, first, items } = run;
         let buffer = self.streams(key)?.buffer(stream)?;
         buffer.producer = Some(from);
-        let asked = items.is_empty();
+        // A producer that repeats itself has lost its credit with its life, or the answer that gave it.
+        let asks = items.is_empty() || first < buffer.arrived();
         buffer.take(first, items);
         buffer.close_if_complete();
         if buffer.abandoned {
             buffer.drop_all();
         }
         let note = CreditNote { producer: from, key, stream, consumed: buffer.base };
-        (asked || buffer.abandoned).then_some(note)
+        (asks || buffer.abandoned).then_some(note)
     }
 
     /// Drops what is there and what will come of a stream. Returns the credit that this gives back.
@@ -342,7 +343,9 @@ mod tests {
         let mut inbox = opened(ChunkPolicy::Fixed(2));
         inbox.items(run(0, 4));
         next(&mut inbox).unwrap();
-        let note = inbox.items(run(4, 0)).unwrap();
-        assert_eq!(note, CreditNote { producer: FROM, key: KEY, stream: stream(), consumed: 2 });
+        let note = CreditNote { producer: FROM, key: KEY, stream: stream(), consumed: 2 };
+        assert_eq!(inbox.items(run(4, 0)), Some(note));
+        assert_eq!(inbox.items(run(0, 3)), Some(note), "so does one that begins anew");
+        assert_eq!(inbox.items(run(4, 1)), None);
     }
 }

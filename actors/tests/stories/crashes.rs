@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use mstar_actors::{AFTER_EXECUTE, BEFORE_EXECUTE, Faults, IngressLimits, ON_ITEMS};
-use mstar_contract::FailureKind;
+use mstar_contract::{FailureKind, Request};
 use mstar_engines::fake::{FakeSettings, FaultPlan, Reach};
 use tokio::task::JoinSet;
 
@@ -44,10 +44,13 @@ impl Faults for Dice {
     }
 }
 
-const WALKS: [&str; 6] = ["chat", "converse", "speak", "nested", "fan", "recall"];
+const WALKS: [&str; 7] = ["chat", "converse", "speak", "nested", "fan", "recall", "flood"];
 
-fn asked(n: usize) -> (&'static str, String) {
-    (WALKS[n % WALKS.len()], format!("Request {n}. Go on. And on!"))
+/// The request of this number: the same whenever it is asked.
+fn asked(n: usize) -> Request {
+    let mut request = request(WALKS[n % WALKS.len()], &format!("Request {n}. Go on. And on!"));
+    request.options.insert("items".to_owned(), serde_json::json!(150));
+    request
 }
 
 /// Serves many mixed requests while actors die, and compares with a deployment where none does.
@@ -57,15 +60,15 @@ async fn every_request_gets_its_bytes(count: usize, setup: Setup) {
     let world = Arc::new(World::start(Setup { ingress, ..setup }).await);
     let mut all = JoinSet::new();
     for n in 0..count {
-        let (walk, text) = asked(n);
-        let stream = world.submit(request(walk, &text)).await.expect("it is admitted");
+        let stream = world.submit(asked(n)).await.expect("it is admitted");
         all.spawn(async move { (n, read(stream).await) });
     }
     while let Some(reply) = all.join_next().await {
         let (n, reply) = reply.expect("the reader lives");
-        let (walk, text) = asked(n);
+        let walk = WALKS[n % WALKS.len()];
         let reply = reply.unwrap_or_else(|failure| panic!("request {n}, {walk}: {failure}")).0.bytes();
-        assert_eq!(reply, calm.reply(walk, &text).await.bytes(), "request {n}, {walk}");
+        let expected = calm.ask(asked(n)).await.expect("nothing disturbs it").0.bytes();
+        assert_eq!(reply, expected, "request {n}, {walk}");
     }
     world.assert_empty().await;
 }
@@ -85,6 +88,13 @@ async fn replicas_die_at_random_and_no_byte_differs() {
     let dice = Dice::new(11, 30, 50);
     let setup = Setup { settings: timed(), faults: dice.clone(), replicas: 2, ..Setup::default() };
     every_request_gets_its_bytes(60, setup).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn node_actors_die_on_real_threads_and_no_byte_differs() {
+    let dice = Dice::new(3, 40, 50);
+    every_request_gets_its_bytes(60, Setup { faults: dice.clone(), thread: true, ..Setup::default() }).await;
+    assert!(dice.left.load(Ordering::Relaxed) < 40, "some strikes were made");
 }
 
 #[tokio::test(start_paused = true)]
