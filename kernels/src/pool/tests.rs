@@ -1,3 +1,5 @@
+//! The pool computes everything once, in order, whatever its threads do.
+
 use super::*;
 
 fn squares(pool: &Pool, n: usize) -> Vec<usize> {

@@ -120,7 +120,7 @@ async fn write_answer(writer: &BodyWriter, index: usize, mut call: Call, head: &
                 None => continue,
             },
             ClientEvent::Done(summary) => {
-                let mut last = choice(index, json!({}), None);
+                let mut last = choice(index, head.last_delta(), None);
                 last["finish_reason"] = json!(finish_name(summary.finish));
                 (head.chunk(vec![last], None), Some(Written::Whole(summary.usage)))
             }

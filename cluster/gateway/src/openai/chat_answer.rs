@@ -83,6 +83,15 @@ impl Head {
         }
     }
 
+    /// Returns the delta that ends an answer: what was spoken can't be asked for again after a while.
+    pub(super) fn last_delta(&self) -> Value {
+        if self.speaks { json!({"audio": {"id": self.audio_id(), "expires_at": self.expires_at()}}) } else { json!({}) }
+    }
+
+    fn expires_at(&self) -> u64 {
+        self.created + 3600
+    }
+
     fn audio_id(&self) -> String {
         self.id.replace("chatcmpl", "audio")
     }
@@ -123,7 +132,7 @@ impl Answer {
             };
             message["audio"] = json!({
                 "id": head.audio_id(), "data": base64(&bytes), "transcript": self.text,
-                "expires_at": head.created + 3600,
+                "expires_at": head.expires_at(),
             });
             message["content"] = Value::Null;
         }

@@ -1,3 +1,5 @@
+//! Attention against its definition, on every tier, alone and in batches.
+
 use super::*;
 use crate::check::{close, on_every_tier, random, threads_do_not_show};
 

@@ -1,3 +1,5 @@
+//! Linear layers against their definition, on every tier, alone and in batches.
+
 use super::*;
 use crate::check::{close, on_every_tier, random, rows_do_not_see_their_batch, threads_do_not_show};
 use crate::ops;
