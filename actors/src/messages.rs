@@ -129,6 +129,8 @@ pub struct StepDone {
     pub node: NodeIx,
     /// Its incarnation.
     pub incarnation: Incarnation,
+    /// The rank that computed it.
+    pub rank: Arc<str>,
     /// What the op gave, or why the request fails. Outputs that lead to streams only are taken out.
     pub result: Result<RowOutput, Failure>,
     /// Streams whose last chunk went into the step.

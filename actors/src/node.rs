@@ -173,7 +173,7 @@ impl Drop for NodeState {
 impl NodeState {
     fn new(args: NodeArgs, incarnation: Incarnation) -> Self {
         Self {
-            works: Works::new(args.ix, incarnation),
+            works: Works::new(args.ix, incarnation, Arc::clone(args.device.name())),
             inbox: Inbox::default(),
             batcher: Batcher::new(&args.ops, args.limits),
             outbox: Outbox::new(args.ix),

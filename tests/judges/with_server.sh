@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Runs a command against a server of the default deployment: starts `mstar serve` on a free port, waits until its walks
 # can be served (the first time it fetches the weights), exports MSTAR_SERVER, and stops it afterwards.
-# MSTAR_BIN names another program than the release build; MSTAR_CONFIG another deployment file.
+# MSTAR_BIN names another program than the development build (whose kernels are optimised, too); MSTAR_CONFIG another deployment file.
 set -euo pipefail
 root="$(cd "$(dirname "$0")/../.." && pwd)"
 target="${CARGO_TARGET_DIR:-$root/target}"
 if [ -z "${MSTAR_BIN:-}" ]; then
-    cargo build --release --manifest-path "$root/Cargo.toml" -p mstar-serve
-    MSTAR_BIN="$target/release/mstar"
+    cargo build --manifest-path "$root/Cargo.toml" -p mstar-serve
+    MSTAR_BIN="$target/debug/mstar"
 fi
 port="$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')"
 export MSTAR_SERVER="http://127.0.0.1:$port"

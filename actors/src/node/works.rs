@@ -1,5 +1,6 @@
 //! The steps that a node holds, from their arrival to the report to their walker. Pure.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use mstar_contract::{Failure, In, RequestKey, Row, RowError, RowOutput, TraceContext, Value, WorkId};
@@ -18,6 +19,7 @@ use crate::trace;
 pub(crate) struct Works {
     node: NodeIx,
     incarnation: Incarnation,
+    rank: Arc<str>,
     next: u64,
     works: IdMap<WorkId, Work>,
     /// Requests that sent steps and are not retired.
@@ -77,8 +79,8 @@ pub(crate) enum Gone {
 // --- impl Works ---
 
 impl Works {
-    pub(crate) fn new(node: NodeIx, incarnation: Incarnation) -> Self {
-        Self { node, incarnation, next: 0, works: IdMap::default(), requests: IdMap::default() }
+    pub(crate) fn new(node: NodeIx, incarnation: Incarnation, rank: Arc<str>) -> Self {
+        Self { node, incarnation, rank, next: 0, works: IdMap::default(), requests: IdMap::default() }
     }
 
     /// Takes a step whose inputs are all there, and returns its row.
@@ -151,6 +153,7 @@ impl Works {
             step: work.step.step,
             node: self.node,
             incarnation: self.incarnation,
+            rank: Arc::clone(&self.rank),
             result,
             ended: std::mem::take(&mut work.ended),
             sent: sent.collect(),

@@ -64,6 +64,7 @@ impl Flight {
         if self.span.is_none() {
             return;
         }
+        self.span.record(trace::key::RANK, &*done.rank);
         self.span.record(trace::key::INCARNATION, done.incarnation.0);
         self.span.record(trace::key::ROWS, done.timing.rows);
         self.span.record(trace::key::WAIT_US, trace::micros(done.timing.waited));

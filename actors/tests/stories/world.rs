@@ -122,7 +122,7 @@ async fn start_device(setup: &Setup, routes: &Arc<Routes>, gauge: &Arc<Gauge>) -
 async fn install(device: &DeviceHandle, node: mstar_actors::NodeIx, component: &Arc<dyn Component>) {
     let component = Arc::clone(component);
     let make = move |cx: &Cx, gauge: &Arc<Gauge>| {
-        let load = LoadCx { dir: Path::new(""), precision: Precision::F32, cx, gauge };
+        let load = LoadCx { dir: Path::new(""), precision: Precision::F32, cx, gauge, audio_seconds: 60 };
         match component.load(&load)? {
             Loaded::Engine(engine) => Ok(engine),
             _ => panic!("a fake brings its engine"),

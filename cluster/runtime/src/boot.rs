@@ -125,7 +125,9 @@ impl Cluster {
 
         let cache = deployment.cache_dir(&environment);
         let weights = weights::fetch(table.weights(), cache.as_deref(), &folder, &watcher).await?;
-        load(&table, &zoo, &ranks, &weights, &watcher).await?;
+        let audio_seconds = deployment.limits.audio_seconds;
+        let loading = Loading { table: &table, zoo: &zoo, weights: &weights, audio_seconds };
+        load(&loading, &ranks, &watcher).await?;
 
         let served = serve(&table, &zoo)?;
         let limits = IngressLimits {
@@ -160,21 +162,25 @@ impl Cluster {
     }
 }
 
+/// What engines are made from.
+struct Loading<'a> {
+    table: &'a NodeTable,
+    zoo: &'a Zoo,
+    weights: &'a WeightTable,
+    audio_seconds: u32,
+}
+
 /// Makes the engines: on each rank one after the other, the ranks side by side.
-async fn load(
-    table: &NodeTable,
-    zoo: &Zoo,
-    ranks: &[LiveRank],
-    weights: &WeightTable,
-    watcher: &Watcher,
-) -> Result<(), BootError> {
+async fn load(loading: &Loading<'_>, ranks: &[LiveRank], watcher: &Watcher) -> Result<(), BootError> {
+    let &Loading { table, zoo, weights, audio_seconds } = loading;
     let lanes = ranks.iter().map(|rank| async move {
         for (at, node) in table.nodes.iter().enumerate().filter(|(_, node)| node.rank == rank.name) {
             let component = zoo.component(node.component.as_str());
             let component = component.ok_or_else(|| PlacementError::Unknown(node.component.as_str().to_owned()))?;
             let ready = node.weights.as_ref().and_then(|wanted| weights.get(wanted));
             let dir = ready.map_or(Path::new(""), |ready| ready.dir.path());
-            let make = engine::maker(Arc::clone(component), node, dir.to_path_buf(), rank.affinity.clone());
+            let make =
+                engine::maker(Arc::clone(component), node, dir.to_path_buf(), rank.affinity.clone(), audio_seconds);
             let began = Instant::now();
             let made = rank.device.install(address(at), make, LOAD_WITHIN).await;
             made.map_err(|source| BootError::Load { node: node.name.clone(), source })?;

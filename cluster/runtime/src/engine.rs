@@ -12,13 +12,19 @@ use mstar_kernels::{Affinity, Cx};
 use crate::placement::PlacedNode;
 
 /// Returns what makes a node's engine on its rank's compute thread.
-pub(crate) fn maker(component: Arc<dyn Component>, node: &PlacedNode, dir: PathBuf, affinity: Affinity) -> MakeEngine {
+pub(crate) fn maker(
+    component: Arc<dyn Component>,
+    node: &PlacedNode,
+    dir: PathBuf,
+    affinity: Affinity,
+    audio_seconds: u32,
+) -> MakeEngine {
     let precision = node.precision;
     let limits = paged_limits(node);
     Box::new(move |cx, gauge| {
         // The thread that loads is the one that computes; it is thread 0 of its pool.
         affinity.pin(0);
-        let loaded = component.load(&LoadCx { dir: &dir, precision, cx, gauge })?;
+        let loaded = component.load(&LoadCx { dir: &dir, precision, cx, gauge, audio_seconds })?;
         wrap(loaded, &*component, limits, cx)
     })
 }

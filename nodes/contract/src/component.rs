@@ -85,6 +85,8 @@ pub struct LoadCx<'a> {
     pub cx: &'a Cx,
     /// Counts the tensors on the rank.
     pub gauge: &'a Arc<Gauge>,
+    /// Longest audio of a request, in seconds: what the deployment lets an op decode.
+    pub audio_seconds: u32,
 }
 
 /// What a component becomes when it is loaded; an engine is built around it.

@@ -31,7 +31,7 @@ fn nodes() -> &'static Mutex<Nodes> {
         let cx = Cx::with_threads(2).unwrap();
         let gauge = Gauge::new("cpu0");
         let load = |component: &dyn Component| {
-            let load = LoadCx { dir: dir.path(), precision: Precision::F32, cx: &cx, gauge: &gauge };
+            let load = LoadCx { dir: dir.path(), precision: Precision::F32, cx: &cx, gauge: &gauge, audio_seconds: 60 };
             match component.load(&load).unwrap() {
                 Loaded::Stateless(compute) => compute,
                 Loaded::Paged(_) | Loaded::Engine(_) => panic!("hibari has no pages and no engine of its own"),

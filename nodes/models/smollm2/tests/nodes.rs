@@ -18,7 +18,9 @@ use serde_json::json;
 fn load(component: &dyn Component) -> Loaded {
     let weights = pull("smollm2", &Cache::in_target_dir(), &mut Silent).unwrap();
     let (cx, gauge) = (Cx::with_threads(1).unwrap(), Gauge::new("test"));
-    component.load(&LoadCx { dir: weights.path(), precision: Precision::Bf16, cx: &cx, gauge: &gauge }).unwrap()
+    component
+        .load(&LoadCx { dir: weights.path(), precision: Precision::Bf16, cx: &cx, gauge: &gauge, audio_seconds: 60 })
+        .unwrap()
 }
 
 fn prompt() -> Box<dyn Compute> {

@@ -15,7 +15,9 @@ pub(crate) const SAMPLE_RATE: u32 = 16_000;
 pub struct MediaIn;
 
 /// Its op `decode`: the bytes of `upload`, a file of any kind and rate, become `audio`, mono at 16 kHz.
-struct DecodeFile;
+struct DecodeFile {
+    limits: Limits,
+}
 
 // --- impl MediaIn ---
 
@@ -41,8 +43,9 @@ impl Component for MediaIn {
         WeightSource::None
     }
 
-    fn load(&self, _cx: &LoadCx<'_>) -> Result<Loaded, LoadError> {
-        Ok(Loaded::Stateless(Box::new(DecodeFile)))
+    fn load(&self, cx: &LoadCx<'_>) -> Result<Loaded, LoadError> {
+        let limits = Limits { max_seconds: cx.audio_seconds, ..Limits::default() };
+        Ok(Loaded::Stateless(Box::new(DecodeFile { limits })))
     }
 }
 
@@ -50,16 +53,16 @@ impl Component for MediaIn {
 
 impl Compute for DecodeFile {
     fn run(&mut self, _op: &OpName, rows: &[Row], cx: &ComputeCx<'_>) -> Vec<Result<RowOutput, RowError>> {
-        rows.iter().map(|row| decode(row, cx)).collect()
+        rows.iter().map(|row| decode(row, &self.limits, cx)).collect()
     }
 }
 
-fn decode(row: &Row, cx: &ComputeCx<'_>) -> Result<RowOutput, RowError> {
+fn decode(row: &Row, limits: &Limits, cx: &ComputeCx<'_>) -> Result<RowOutput, RowError> {
     let Value::Bytes(bytes) = row.value("upload")? else {
         return Err(RowError::Internal("input upload is no file".into()));
     };
     let field = row.request().first_media(Modality::Audio).map_or("file", |media| media.field.as_str());
-    let audio = decode_audio(bytes, &Limits::default()).and_then(|audio| resample(&audio, SAMPLE_RATE));
+    let audio = decode_audio(bytes, limits).and_then(|audio| resample(&audio, SAMPLE_RATE));
     let audio = audio.map_err(|error| Invalid::new(field, error.to_string()))?;
     let count = audio.samples.len();
     let mut output = RowOutput::default();
