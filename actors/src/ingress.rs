@@ -127,8 +127,11 @@ impl IngressHandle {
         let (reply, drained) = tokio::sync::oneshot::channel();
         let _ = ingress.cast(IngressMsg::Drain(RpcReplyPort::from(reply)));
         tokio::pin!(drained);
-        if tokio::time::timeout(within, &mut drained).await.is_ok() {
-            return Ok(true);
+        match tokio::time::timeout(within, &mut drained).await {
+            Ok(Ok(())) => return Ok(true),
+            // The ingress died: what ran died with it.
+            Ok(Err(_)) => return Ok(false),
+            Err(_) => {}
         }
         let _ = ingress.cast(IngressMsg::CancelAll(CancelReason::Draining));
         let _ = tokio::time::timeout(CANCEL_WITHIN, drained).await;

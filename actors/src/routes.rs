@@ -164,6 +164,17 @@ impl Routes {
         RequestKey { id: self.next_request.fetch_add(1, Ordering::Relaxed), attempt: 0 }
     }
 
+    /// Lets all nodes forget the requests whose walkers died with their ingress.
+    pub(crate) fn retire_orphans(&self) {
+        let orphans: Vec<u64> = self.walkers.iter().map(|walker| *walker.key()).collect();
+        for id in orphans {
+            self.walkers.remove(&id);
+            for node in self.nodes() {
+                self.send(node, NodeMsg::Retire(RequestKey { id, attempt: u32::MAX }));
+            }
+        }
+    }
+
     pub(crate) fn set_ingress(&self, ingress: ActorRef<IngressMsg>) {
         *self.ingress.write().unwrap_or_else(PoisonError::into_inner) = Some(ingress);
     }

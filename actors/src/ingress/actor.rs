@@ -80,6 +80,7 @@ impl Actor for IngressActor {
         myself: ActorRef<IngressMsg>,
         args: IngressArgs,
     ) -> Result<IngressState, ActorProcessingErr> {
+        args.routes.retire_orphans();
         args.routes.set_ingress(myself);
         Ok(IngressState {
             admission: Admission::new(args.limits),

@@ -175,6 +175,17 @@ async fn a_walker_that_dies_fails_its_request_and_releases_everything() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_ingress_that_dies_leaves_nothing_of_its_requests() {
+    let world = World::start(Setup { settings: timed(), ..Setup::default() }).await;
+    let stream = world.submit(request("converse", "go on")).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    world.routes.ingress().unwrap().kill();
+    assert_eq!(read(stream).await.unwrap_err().kind, FailureKind::Internal);
+    world.assert_empty().await;
+    world.reply("echo", "the next one is served").await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_drain_lets_requests_end_and_admits_none() {
     let world = World::start(Setup { settings: timed(), ..Setup::default() }).await;
     let stream = world.submit(request("chat", "go on")).await.unwrap();

@@ -28,7 +28,7 @@ pub struct TelemetrySettings {
 /// Where spans go.
 #[derive(Clone, Debug)]
 pub struct OtlpSettings {
-    /// `http://host:4317` for gRPC, `http://host:4318/v1/traces` for HTTP.
+    /// `http://host:4317` for gRPC; for HTTP `http://host:4318`, or with a path of its own in the place of `/v1/traces`.
     pub endpoint: String,
     /// Speak HTTP with protobuf bodies instead of gRPC.
     pub http: bool,
@@ -109,7 +109,7 @@ impl Telemetry {
 fn provider(otlp: &OtlpSettings) -> Result<SdkTracerProvider, TelemetryError> {
     let builder = SpanExporter::builder();
     let exporter = if otlp.http {
-        builder.with_http().with_protocol(Protocol::HttpBinary).with_endpoint(&otlp.endpoint).build()
+        builder.with_http().with_protocol(Protocol::HttpBinary).with_endpoint(traces_of(&otlp.endpoint)).build()
     } else {
         builder.with_tonic().with_endpoint(&otlp.endpoint).build()
     };
@@ -120,4 +120,23 @@ fn provider(otlp: &OtlpSettings) -> Result<SdkTracerProvider, TelemetryError> {
         .with_sampler(sampler)
         .with_resource(Resource::builder().with_service_name(otlp.service_name.clone()).build())
         .build())
+}
+
+/// Returns where traces go at a collector over HTTP: its usual path, where the endpoint names none.
+fn traces_of(endpoint: &str) -> String {
+    let host = endpoint.trim_end_matches('/');
+    let names_path = host.split_once("://").is_some_and(|(_, rest)| rest.contains('/'));
+    if names_path { endpoint.to_owned() } else { format!("{host}/v1/traces") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endpoint_without_a_path_gets_the_usual_one() {
+        assert_eq!(traces_of("http://127.0.0.1:4318"), "http://127.0.0.1:4318/v1/traces");
+        assert_eq!(traces_of("http://127.0.0.1:4318/"), "http://127.0.0.1:4318/v1/traces");
+        assert_eq!(traces_of("https://host/otlp/v1/traces"), "https://host/otlp/v1/traces");
+    }
 }
