@@ -6,6 +6,7 @@ use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
+use mstar_actors::Served;
 use mstar_contract::{ClientEvent, Task, Usage};
 use mstar_graph::Modality;
 use serde_json::{Value, json};
@@ -23,21 +24,32 @@ pub(crate) async fn complete(State(gateway): State<Arc<Gateway>>, request: Reque
     let headers = request.headers().clone();
     let body = read_json(request, &gateway.limits).await?;
     let chat = read_chat(&body, gateway.limits.max_output_tokens)?;
-    let served = gateway.served(chat.model.as_deref())?;
+    let served = Arc::clone(gateway.served(chat.model.as_deref())?);
     let head = Head::new(served.model().id().as_str(), &chat);
-    let mut calls = Vec::new();
-    for index in 0..chat.n {
-        calls.push(Call::begin(&gateway, served, &headers, wanted(&chat, &headers, index)).await?);
-    }
-    let Some(labels) = calls.first().map(Call::labels) else {
-        return Err(ApiError::field("n", "must be at least 1"));
-    };
-    Ok(labels(if chat.stream {
-        let include_usage = chat.include_usage;
-        streamed("text/event-stream", move |writer| write_stream(writer, calls, head, include_usage))
+    let (stream, include_usage) = (chat.stream, chat.include_usage);
+    let answers = Answers { gateway, served, headers, chat };
+    let first = answers.begin(0).await?;
+    let labels = first.labels();
+    Ok(labels(if stream {
+        streamed("text/event-stream", move |writer| write_stream(writer, first, answers, head, include_usage))
     } else {
-        document(calls, &head).await?
+        document(first, &answers, &head).await?
     }))
+}
+
+/// The answers to one call. They are requests of their own, begun one after the other: one that waits to be read
+/// would hold the place and the pages that the next one waits for.
+struct Answers {
+    gateway: Arc<Gateway>,
+    served: Arc<Served>,
+    headers: HeaderMap,
+    chat: ChatCall,
+}
+
+impl Answers {
+    async fn begin(&self, index: u64) -> Result<Call, ApiError> {
+        Call::begin(&self.gateway, &self.served, &self.headers, wanted(&self.chat, &self.headers, index)).await
+    }
 }
 
 fn wanted(chat: &ChatCall, headers: &HeaderMap, index: u64) -> Wanted {
@@ -60,31 +72,48 @@ fn wanted(chat: &ChatCall, headers: &HeaderMap, index: u64) -> Wanted {
     }
 }
 
-async fn document(calls: Vec<Call>, head: &Head) -> Result<Response, ApiError> {
+async fn document(first: Call, answers: &Answers, head: &Head) -> Result<Response, ApiError> {
     let (mut choices, mut usage) = (Vec::new(), Usage::default());
-    for (index, call) in calls.into_iter().enumerate() {
+    let mut first = Some(first);
+    for index in 0..answers.chat.n {
+        let call = match first.take() {
+            Some(call) => call,
+            None => answers.begin(index).await?,
+        };
         let (emissions, summary) = call.collect().await?;
         let mut answer = Answer::default();
         for emission in &emissions {
             answer.take(emission);
         }
-        choices.push(answer.into_choice(index, head, summary.finish)?);
+        choices.push(answer.into_choice(choices.len(), head, summary.finish)?);
         count(&mut usage, index, summary.usage);
     }
     Ok(Json(head.completion(choices, usage_json(usage))).into_response())
 }
 
 /// All answers share one prompt: it counts once.
-fn count(total: &mut Usage, index: usize, usage: Usage) {
+fn count(total: &mut Usage, index: u64, usage: Usage) {
     let prompt_tokens = if index == 0 { usage.prompt_tokens } else { 0 };
     total.add(Usage { prompt_tokens, ..usage });
 }
 
 /// Writes the answers one after the other as chunks; after an error no `[DONE]` follows.
-async fn write_stream(writer: BodyWriter, calls: Vec<Call>, head: Head, include_usage: bool) {
+async fn write_stream(writer: BodyWriter, first: Call, answers: Answers, head: Head, include_usage: bool) {
     let mut usage = Usage::default();
-    for (index, call) in calls.into_iter().enumerate() {
-        match write_answer(&writer, index, call, &head).await {
+    let mut first = Some(first);
+    for index in 0..answers.chat.n {
+        let begun = match first.take() {
+            Some(call) => Ok(call),
+            None => answers.begin(index).await,
+        };
+        let written = match begun {
+            Ok(call) => write_answer(&writer, index, call, &head).await,
+            Err(error) => {
+                writer.send(event(&error.json())).await;
+                Written::Failed
+            }
+        };
+        match written {
             Written::Whole(used) => count(&mut usage, index, used),
             Written::Failed => return writer.finish().await,
             Written::ClientGone => return,
@@ -108,7 +137,7 @@ enum Written {
     ClientGone,
 }
 
-async fn write_answer(writer: &BodyWriter, index: usize, mut call: Call, head: &Head) -> Written {
+async fn write_answer(writer: &BodyWriter, index: u64, mut call: Call, head: &Head) -> Written {
     let role = choice(index, json!({"role": "assistant", "content": ""}), None);
     if !writer.send(event(&head.chunk(vec![role], None))).await {
         return Written::ClientGone;

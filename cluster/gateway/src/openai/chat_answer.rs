@@ -144,7 +144,7 @@ impl Answer {
 }
 
 /// Returns a chunk's choice with this delta.
-pub(super) fn choice(index: usize, delta: Value, logprobs: Option<Value>) -> Value {
+pub(super) fn choice(index: u64, delta: Value, logprobs: Option<Value>) -> Value {
     json!({"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": null})
 }
 
