@@ -53,9 +53,9 @@ pub struct Limits {
     pub max_concurrent: usize,
     /// `body_bytes`: largest request body, as bytes or with a unit. Default 64 MiB.
     pub body_bytes: usize,
-    /// `audio_seconds`: longest audio in a request. Default 7200.
+    /// `audio_seconds`: longest audio in a request. Default 1800.
     pub audio_seconds: u32,
-    /// `max_output_tokens`: most tokens a request may sample, and what it gets when it asks for none. Default 1024.
+    /// `max_output_tokens`: most tokens a request may ask for; one that asks for none gets its model's default. Default 1024.
     pub max_output_tokens: u32,
     /// `request_deadline_s`: how long a request may take. Default 600.
     pub request_deadline: Duration,
@@ -262,7 +262,7 @@ impl Default for Limits {
             queue_limit: 256,
             max_concurrent: 64,
             body_bytes: 64 << 20,
-            audio_seconds: 7200,
+            audio_seconds: 1800,
             max_output_tokens: 1024,
             request_deadline: Duration::from_secs(600),
             retry_after_s: 1,

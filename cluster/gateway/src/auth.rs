@@ -36,7 +36,15 @@ impl ApiKeys {
 /// Lets requests through that carry a key, or all when no key is configured.
 pub(crate) async fn require_key(State(gateway): State<Arc<Gateway>>, request: Request, next: Next) -> Response {
     if !gateway.keys.are_required() {
-        return next.run(request).await;
+        // Without keys the server is open to this machine, not to every page that its browser shows.
+        let origin = request.headers().get(header::ORIGIN).map(|origin| origin.to_str().unwrap_or_default());
+        return match origin {
+            Some(origin) if !is_local(origin) => {
+                let message = format!("pages of {origin:?} may not call a server without API keys");
+                ApiError::new(StatusCode::FORBIDDEN, "foreign_origin", message).at("Origin").into_response()
+            }
+            _ => next.run(request).await,
+        };
     }
     let value = request.headers().get(header::AUTHORIZATION).and_then(|v| v.to_str().ok());
     let bearer = value.and_then(|v| v.split_once(' ')).filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
@@ -45,6 +53,16 @@ pub(crate) async fn require_key(State(gateway): State<Arc<Gateway>>, request: Re
         Some(_) => unauthorized("the API key is not known here"),
         None => unauthorized("an API key is needed: send it as Authorization: Bearer KEY"),
     }
+}
+
+/// Returns whether a browser's origin is a page of this machine.
+fn is_local(origin: &str) -> bool {
+    let host = origin.split_once("://").map_or("", |(_, rest)| rest);
+    let name = match host.strip_prefix('[') {
+        Some(v6) => v6.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    name == "localhost" || name.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
 fn unauthorized(message: &str) -> Response {
@@ -56,6 +74,16 @@ fn unauthorized(message: &str) -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pages_of_other_machines_are_foreign() {
+        for local in ["http://localhost:3000", "http://127.0.0.1", "https://[::1]:8443"] {
+            assert!(is_local(local), "{local}");
+        }
+        for foreign in ["http://evil.example", "null", "http://localhost.evil.example", "http://10.0.0.1", ""] {
+            assert!(!is_local(foreign), "{foreign}");
+        }
+    }
 
     #[test]
     fn only_known_keys_are_admitted() {

@@ -59,6 +59,11 @@ impl Tokenizer {
         self.pieces.len()
     }
 
+    /// Returns the bytes of its longest token: a text of n times as many has more than n tokens.
+    pub fn longest_token(&self) -> usize {
+        self.pieces.iter().map(|piece| piece.len()).max().unwrap_or(0)
+    }
+
     /// Returns whether it knows no token.
     pub fn is_empty(&self) -> bool {
         self.pieces.is_empty()

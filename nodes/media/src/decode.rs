@@ -37,6 +37,9 @@ pub struct Audio {
 /// The sample rates we read; beyond them a header lies or a model has no use for it.
 const RATES: std::ops::RangeInclusive<u32> = 1_000..=384_000;
 
+/// The sample rate that bounds on seconds are meant for: at higher ones fewer seconds fill the same memory.
+const BOUNDED_RATE: u32 = 48_000;
+
 /// A streaming writer that knows no length announces at least this many bytes.
 const LENGTH_UNKNOWN: u64 = 0x7fff_0000;
 
@@ -153,7 +156,8 @@ impl<'a> Decoding<'a> {
                 Err(Error::DecodeError(_) | Error::IoError(_)) if !self.lossless => self.broken += 1,
                 Err(error) => return Err(refusal(error)),
             }
-            let rate = u64::from(self.audio.sample_rate);
+            // Memory is what the bound is for: above this rate an hour of samples counts for more than an hour.
+            let rate = u64::from(self.audio.sample_rate.min(BOUNDED_RATE));
             if rate > 0 && self.audio.samples.len() as u64 > u64::from(self.max_seconds) * rate {
                 return Err(MediaError::TooLong { max_seconds: self.max_seconds });
             }

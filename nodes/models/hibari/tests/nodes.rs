@@ -106,6 +106,13 @@ impl Nodes {
 }
 
 #[test]
+fn a_text_without_a_sound_is_refused() {
+    let mut nodes = nodes().lock().unwrap();
+    let silent = nodes.feed("vocoder", chunks(&[]), 40);
+    assert!(matches!(silent, Err(RowError::Invalid { ref field, .. }) if field == "input"), "{silent:?}");
+}
+
+#[test]
 fn ports_are_those_of_the_graph() {
     let components = components();
     let lookup = |id: &mstar_graph::ComponentId, op: &mstar_graph::OpName| {

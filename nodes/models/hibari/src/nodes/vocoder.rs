@@ -1,10 +1,10 @@
 //! `hibari.vocoder`: turns blocks of frames into sound that joins without a seam.
 
 use mstar_contract::{
-    Component, Compute, ComputeCx, LoadCx, LoadError, Loaded, OpDecl, Recovery, RequestKey, Row, RowError, RowOutput,
-    WeightSource,
+    Component, Compute, ComputeCx, Invalid, LoadCx, LoadError, Loaded, OpDecl, Recovery, RequestKey, Row, RowError,
+    RowOutput, Task, WeightSource,
 };
-use mstar_graph::{ComponentId, OpName};
+use mstar_graph::{ComponentId, Modality, OpName};
 use mstar_kernels::Tensor;
 use mstar_weights::WeightFile;
 
@@ -57,7 +57,13 @@ impl Component for VocoderNode {
 
 impl Render {
     fn row(&mut self, row: &Row, cx: &ComputeCx<'_>) -> Result<RowOutput, RowError> {
-        let (items, ..) = arrived(row, "block")?;
+        let (items, first, last) = arrived(row, "block")?;
+        let silent = last && first == 0 && items.is_empty();
+        // Where the client also reads, silence is an answer; where it only listens, it is none.
+        if silent && !row.request().outputs.contains(&Modality::Text) {
+            let field = if row.request().task == Task::Speak { "input" } else { "text" };
+            return Err(Invalid::new(field, "there is nothing in it that this voice can say").into());
+        }
         let mut output = RowOutput::default();
         for item in items {
             let tensor = item.as_tensor().ok_or_else(|| RowError::Internal("a block is not a tensor".into()))?;

@@ -79,6 +79,11 @@ impl Encode {
         }
         let refuse = |message: String| RowError::from(Invalid::new("messages", message));
         let text = self.template.render(&messages).map_err(|e| refuse(e.to_string()))?;
+        // A text that cannot fit is refused by its length: taking megabytes apart would keep the rank from everybody else.
+        if text.len() > self.context.saturating_mul(self.tokenizer.longest_token()) {
+            let (bytes, context) = (text.len(), self.context);
+            return Err(refuse(format!("{bytes} bytes leave no room for an answer: the context is {context} tokens")));
+        }
         let tokens = self.tokenizer.encode(&text).map_err(|e| refuse(e.to_string()))?;
         if tokens.len() >= self.context {
             let (count, context) = (tokens.len(), self.context);
