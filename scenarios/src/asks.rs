@@ -6,9 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use mstar_actors::{ClientStream, Submit};
-use mstar_contract::{
-    Failure, FailureKind, Media, Message, Part, Request, Role, Sampling, Task, TraceContext,
-};
+use mstar_contract::{Failure, FailureKind, Media, Message, Part, Request, Role, Sampling, Task, TraceContext};
 use mstar_graph::Modality;
 use mstar_media::{AudioFormat, encode};
 use mstar_runtime::Cluster;

@@ -48,12 +48,12 @@ impl Counter {
             .back("token", "counter.count", "token")
             .client("text", Modality::Text);
         let mut graph = GraphBuilder::new();
-        graph
-            .node("counter", "counter.counts")
-            .partition("main")
-            .walk("main", "echo", echo)
-            .walk("main", "count", repeat("counting", Bound::from_request("tokens", MOST), count));
-        Ok(Self { graph: Arc::new(graph.build()?) })
+        graph.node("counter", "counter.counts").partition("main").walk("main", "echo", echo).walk(
+            "main",
+            "count",
+            repeat("counting", Bound::from_request("tokens", MOST), count),
+        );
+        Ok(Self { graph: graph.build()? })
     }
 }
 

@@ -1,7 +1,8 @@
 //! What the runtime costs, measured with engines that compute nothing: `cargo run --release --bin overhead`.
 //!
 //! Prints JSON: microseconds per decode step (walker, node, compute thread and back) alone and in a batch of 16, what
-//! waking a parked compute thread adds, and microseconds per item of a stream between two nodes.
+//! waking a parked compute thread adds, and microseconds per item of a stream between two nodes; under `http`, what a
+//! trivial request and each token of a streamed answer cost a client of the server.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -298,7 +299,9 @@ async fn measure() -> Result<serde_json::Value> {
 
 fn main() -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-    let figures = runtime.block_on(async { tokio::spawn(measure()).await })??;
+    let mut figures = runtime.block_on(async { tokio::spawn(measure()).await })??;
+    let http = mstar_scenarios::http_overhead(mstar_scenarios::HttpOverhead::default());
+    figures["http"] = runtime.block_on(async { tokio::spawn(http).await })??;
     println!("{}", serde_json::to_string_pretty(&figures)?);
     Ok(())
 }

@@ -7,9 +7,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
 use mstar_config::Environment;
-use mstar_scenarios::{
-    CancelStory, CrashStory, FloodStory, Report, STRUCK, Setting, StoryError, cancel, crash, flood,
-};
+use mstar_scenarios::{CancelStory, CrashStory, FloodStory, Report, STRUCK, Setting, StoryError, cancel, crash, flood};
 
 /// Tells a story on the deployment that users get, and checks that it ends as it must.
 #[derive(Parser)]
