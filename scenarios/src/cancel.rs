@@ -38,6 +38,20 @@ enum Ended {
     Failed(Failure),
 }
 
+/// What a request of a kind is like among others.
+#[derive(Clone, Copy, Debug, Default)]
+struct Usual {
+    time: Duration,
+    pieces: usize,
+}
+
+/// When a client goes away: at the first of both.
+#[derive(Clone, Copy, Debug)]
+struct Patience {
+    time: Duration,
+    pieces: usize,
+}
+
 /// How all went, and the memory on the way.
 #[derive(Debug, Default)]
 struct Tally {
@@ -68,7 +82,7 @@ impl Default for CancelStory {
 pub async fn cancel(setting: &Setting, story: CancelStory) -> Result<Report, StoryError> {
     let cluster = Arc::new(setting.boot(|_| {}, Arc::new(NoFaults)).await?);
     let asks = Arc::new(Asks::new(setting, &cluster, story.max_tokens).await?);
-    let usual = Arc::new(usual_times(&asks, story.at_once).await?);
+    let usual = Arc::new(usual_requests(&asks, story.at_once).await?);
     let held_before = Held::settled(&cluster, SETTLE_WITHIN).await;
 
     let began = Instant::now();
@@ -95,6 +109,8 @@ pub async fn cancel(setting: &Setting, story: CancelStory) -> Result<Report, Sto
     report.must(tally.failed == 0, || format!("{} requests failed, the first: {:?}", tally.failed, tally.first));
     let told = tally.dropped + tally.served + tally.failed;
     report.must(told == story.requests, || format!("{} requests never ended", story.requests - told));
+    let half = tally.dropped * 5 >= story.requests * 2;
+    report.must(half, || format!("only {} clients went away", tally.dropped));
     report.must(held.nothing(), || "requests that are over still hold something".to_owned());
     if let Some(memory) = memory {
         report.must(memory.flat(), || format!("memory grew by {} MiB", mebibytes(memory.growth())));
@@ -103,36 +119,44 @@ pub async fn cancel(setting: &Setting, story: CancelStory) -> Result<Report, Sto
     Ok(report)
 }
 
-/// Returns how long a request of each kind takes among others.
-async fn usual_times(asks: &Arc<Asks>, at_once: usize) -> Result<Vec<Duration>, StoryError> {
+/// Returns what a request of each kind is like among others.
+async fn usual_requests(asks: &Arc<Asks>, at_once: usize) -> Result<Vec<Usual>, StoryError> {
     let kinds = asks.kinds().len();
-    let (mut total, mut failed) = (vec![Duration::ZERO; kinds], None);
+    let (mut usual, mut failed) = (vec![Usual::default(); kinds], None);
     let timed = |n| {
         let asks = Arc::clone(asks);
         async move {
             let began = Instant::now();
-            asks.reply(n).await.map(|_| began.elapsed())
+            asks.reply(n).await.map(|reply| Usual { time: began.elapsed(), pieces: reply.pieces })
         }
     };
-    side_by_side(kinds * ROUNDS, at_once, timed, |n, took: Result<Duration, Failure>| match took {
-        Ok(took) => total[n % kinds] += took,
+    side_by_side(kinds * ROUNDS, at_once, timed, |n, seen: Result<Usual, Failure>| match seen {
+        Ok(seen) => {
+            let kind = &mut usual[n % kinds];
+            kind.time += seen.time / ROUNDS as u32;
+            kind.pieces = kind.pieces.max(seen.pieces);
+        }
         Err(failure) => failed = Some(failure),
     })
     .await;
     match failed {
         Some(source) => Err(StoryError::Request { what: "a request that nobody cancels", source }),
-        None => Ok(total.into_iter().map(|sum| sum / ROUNDS as u32).collect()),
+        None => Ok(usual),
     }
 }
 
-async fn run(setting: &Setting, asks: &Arc<Asks>, usual: &Arc<Vec<Duration>>, story: CancelStory) -> Tally {
-    let (lots, moments) = (Lots::new(setting.seed, "drops"), Lots::new(setting.seed, "moments"));
+async fn run(setting: &Setting, asks: &Arc<Asks>, usual: &Arc<Vec<Usual>>, story: CancelStory) -> Tally {
+    let draws = ["drops", "moments", "pieces"].map(|purpose| Lots::new(setting.seed, purpose));
     let serve = |n: usize| {
         let (asks, usual) = (Arc::clone(asks), Arc::clone(usual));
         async move {
+            let ([drops, moments, pieces], place, usual) = (draws, n as u64, usual[asks.kind(n)]);
             // One of every two goes away, at any moment of its usual time.
-            let goes = (lots.below(n as u64 / 2, 2) == 0) == n.is_multiple_of(2);
-            let patience = goes.then(|| usual[asks.kind(n)].mul_f64(moments.share(n as u64)));
+            let goes = (drops.below(place / 2, 2) == 0) == n.is_multiple_of(2);
+            let patience = goes.then(|| Patience {
+                time: usual.time.mul_f64(moments.share(place)),
+                pieces: pieces.below(place, usual.pieces as u64) as usize,
+            });
             ask(&asks, n, patience).await
         }
     };
@@ -160,21 +184,20 @@ async fn run(setting: &Setting, asks: &Arc<Asks>, usual: &Arc<Vec<Duration>>, st
 }
 
 /// Asks, and goes away when patience ends.
-async fn ask(asks: &Asks, n: usize, patience: Option<Duration>) -> Ended {
+async fn ask(asks: &Asks, n: usize, patience: Option<Patience>) -> Ended {
     let stream = match asks.submit(n).await {
         Ok(stream) => stream,
         Err(failure) => return Ended::Failed(failure),
     };
-    let read = Reply::read(stream);
     let outcome = match patience {
-        None => read.await,
-        Some(patience) => match tokio::time::timeout(patience, read).await {
-            Ok(outcome) => outcome,
-            Err(_) => return Ended::Dropped,
-        },
+        None => Reply::read(stream).await.map(Some),
+        Some(Patience { time, pieces }) => {
+            tokio::time::timeout(time, Reply::read_some(stream, pieces)).await.unwrap_or(Ok(None))
+        }
     };
     match outcome {
-        Ok(_) => Ended::Served,
+        Ok(Some(_)) => Ended::Served,
+        Ok(None) => Ended::Dropped,
         Err(failure) => Ended::Failed(failure),
     }
 }

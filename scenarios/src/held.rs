@@ -41,7 +41,8 @@ impl Held {
         }
         let routes = cluster.routes();
         for node in routes.nodes() {
-            let Some(node) = routes.node_snapshot(node, ANSWER_WITHIN).await else {
+            let (state, usage) = (routes.node_snapshot(node, ANSWER_WITHIN).await, cluster.usage(node).await);
+            let (Some(node), Some(usage)) = (state, usage) else {
                 held.silent += 1;
                 continue;
             };
@@ -49,8 +50,8 @@ impl Held {
             held.streams += node.streams;
             held.items += node.buffered + node.outgoing;
             held.requests += node.requests;
-            held.kv_pages += node.usage.kv_pages_used;
-            held.sequences += node.usage.sequences;
+            held.kv_pages += usage.kv_pages_used;
+            held.sequences += usage.sequences;
         }
         held.walkers = routes.walkers();
         held.tensors = cluster.gauges().map(|gauge| gauge.live()).sum();

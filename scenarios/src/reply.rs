@@ -7,7 +7,7 @@ use mstar_contract::{ClientEvent, Emission, Failure, FailureKind, FinishReason, 
 use tokio::task::JoinSet;
 
 /// What a client has in the end.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Reply {
     /// The bytes of each output, by modality and port. Outputs of a request may come interleaved in many ways.
     pub(crate) outputs: BTreeMap<String, Vec<u8>>,
@@ -15,6 +15,8 @@ pub(crate) struct Reply {
     pub(crate) sample_rate: u32,
     /// Tokens read and written.
     pub(crate) usage: Usage,
+    /// In how many pieces it came.
+    pub(crate) pieces: usize,
     /// Why generation ended.
     pub(crate) finish: Option<FinishReason>,
 }
@@ -23,14 +25,21 @@ pub(crate) struct Reply {
 
 impl Reply {
     /// Reads a request to its end.
-    pub(crate) async fn read(mut stream: ClientStream) -> Result<Self, Failure> {
+    pub(crate) async fn read(stream: ClientStream) -> Result<Self, Failure> {
+        let whole = Self::read_some(stream, usize::MAX).await?;
+        whole.ok_or_else(|| Failure::new(FailureKind::Internal, "the reply has no end"))
+    }
+
+    /// Reads a request to its end, unless it comes in more than so many pieces: then its client goes away.
+    pub(crate) async fn read_some(mut stream: ClientStream, most: usize) -> Result<Option<Self>, Failure> {
         let mut reply = Self::default();
         loop {
             match stream.next().await {
+                Some(ClientEvent::Emitted(_)) if reply.pieces == most => return Ok(None),
                 Some(ClientEvent::Emitted(emission)) => reply.take(&emission),
                 Some(ClientEvent::Done(summary)) => {
                     (reply.usage, reply.finish) = (summary.usage, summary.finish);
-                    return Ok(reply);
+                    return Ok(Some(reply));
                 }
                 Some(ClientEvent::Failed(failure)) => return Err(failure),
                 None => return Err(Failure::new(FailureKind::Internal, "the stream ended without an end")),
@@ -39,6 +48,7 @@ impl Reply {
     }
 
     fn take(&mut self, emission: &Emission) {
+        self.pieces += 1;
         let bytes = self.outputs.entry(format!("{} {}", emission.modality, emission.port)).or_default();
         match &emission.value {
             Value::Text(text) => bytes.extend_from_slice(text.as_bytes()),

@@ -22,7 +22,7 @@ async fn clients_go_away_and_nothing_is_left_of_them() {
     let report = cancel(&Setting::new(true, 3), CancelStory { requests: 200, ..CancelStory::default() }).await.unwrap();
     holds(&report);
     let count = |name: &str| report.figures()[name].as_u64().unwrap();
-    assert!(count("dropped") > 10 && count("served") >= 100, "{:#}", report.document());
+    assert!(count("dropped") >= 80 && count("served") >= 100, "{:#}", report.document());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

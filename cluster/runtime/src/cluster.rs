@@ -6,16 +6,16 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use metrics_exporter_prometheus::PrometheusHandle;
-use mstar_actors::{IngressHandle, Routes, Served};
+use mstar_actors::{IngressHandle, NodeIx, Routes, Served};
 use mstar_config::{ApiKey, Deployment};
-use mstar_contract::Gauge;
+use mstar_contract::{EngineUsage, Gauge};
 use mstar_gateway::{ApiKeys, Gateway, Limits};
 use mstar_graph::ModelId;
 use mstar_supervisor::SupervisorRef;
 use tokio::task::AbortHandle;
 
 use crate::metrics::UPKEEP;
-use crate::operations::ClusterOperations;
+use crate::operations::{ClusterOperations, USAGE_WITHIN};
 use crate::placement::NodeTable;
 use crate::rank::LiveRank;
 use crate::weights::WeightTable;
@@ -124,6 +124,11 @@ impl Cluster {
     /// Returns the nodes and which models they serve.
     pub fn table(&self) -> &NodeTable {
         &self.operations.table
+    }
+
+    /// Asks a node's engine what it holds; nothing comes back from one that is late.
+    pub async fn usage(&self, node: NodeIx) -> Option<EngineUsage> {
+        self.operations.usage(node, USAGE_WITHIN).await
     }
 
     /// Returns the tensor counters of all ranks.
