@@ -1,8 +1,6 @@
 //! The stories in small, on the scripted model.
 
-use mstar_scenarios::{
-    CancelStory, CrashStory, FloodStory, HttpOverhead, Report, Setting, cancel, crash, flood, http_overhead,
-};
+use mstar_scenarios::{CrashStory, FloodStory, HttpOverhead, Report, Setting, crash, flood, http_overhead};
 
 #[track_caller]
 fn holds(report: &Report) {
@@ -15,14 +13,6 @@ async fn node_actors_die_and_no_byte_differs() {
     let report = report.unwrap();
     holds(&report);
     assert_eq!(report.figures()["panics"], 10);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_go_away_and_nothing_is_left_of_them() {
-    let report = cancel(&Setting::new(true, 3), CancelStory { requests: 200, ..CancelStory::default() }).await.unwrap();
-    holds(&report);
-    let count = |name: &str| report.figures()[name].as_u64().unwrap();
-    assert!(count("dropped") >= 80 && count("served") >= 100, "{:#}", report.document());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
