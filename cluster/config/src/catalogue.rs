@@ -25,6 +25,17 @@ pub struct Component {
     pub id: String,
     /// Whether it keeps KV pages.
     pub kv: bool,
+    /// How large its KV pages are with the weights of its package, where that is known before they are loaded.
+    pub page: Option<PageBytes>,
+}
+
+/// The bytes of a KV page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageBytes {
+    /// In float32.
+    pub f32: u64,
+    /// In bfloat16.
+    pub bf16: u64,
 }
 
 /// A walk and the components it visits.
@@ -42,6 +53,11 @@ impl Catalogue {
     /// Returns the model of this id.
     pub fn model(&self, id: &str) -> Option<&Model> {
         self.models.iter().find(|model| model.id == id)
+    }
+
+    /// Returns the model that brings a component along.
+    pub fn home(&self, component: &str) -> Option<&Model> {
+        self.models.iter().find(|model| model.components.iter().any(|own| own.id == component))
     }
 
     /// Returns the component of this id, whichever model brings it.

@@ -23,6 +23,8 @@ pub struct Deployment {
     pub default_model: String,
     /// `[limits]`.
     pub limits: Limits,
+    /// `[http]`.
+    pub http: Http,
     /// `[tracing]`.
     pub tracing: Tracing,
     /// `[metrics]`.
@@ -65,6 +67,25 @@ pub struct Limits {
     pub client_credit: usize,
     /// `drain_s`: how long running requests may take to end when the server stops. Default 30.
     pub drain: Duration,
+}
+
+/// `[http]`: what connections and uploads may take, whatever they ask for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Http {
+    /// `max_connections`: connections that are open at once; the next is told 503 and closed. Default 1024.
+    pub max_connections: usize,
+    /// `header_timeout_s`: how long a connection may take to send the head of its next request, idling before it included. Default 75, more than
+    /// the minute for which load balancers keep connections.
+    pub header_timeout: Duration,
+    /// `bodies_bytes`: bytes of all requests together that are in memory, from their arrival to their end; what is more gets 503. At
+    /// least `limits.body_bytes`. Default 512 MiB, or `limits.body_bytes` if that is more.
+    pub bodies_bytes: usize,
+    /// `body_timeout_s`: how long a client may take to send a body. Default 120.
+    pub body_timeout: Duration,
+    /// `body_stall_s`: how long a body may come at less than 4 KiB in this time. Default 10.
+    pub body_stall: Duration,
+    /// `reader_stall_s`: how long a client may take nothing of its answer before it counts as gone. Default 30.
+    pub reader_stall: Duration,
 }
 
 /// `[tracing]`: where spans go.
@@ -254,7 +275,7 @@ impl std::fmt::Debug for ApiKey {
     }
 }
 
-// --- impl Limits, Tracing, Metrics, Supervision ---
+// --- impl Limits, Http, Tracing, Metrics, Supervision ---
 
 impl Default for Limits {
     fn default() -> Self {
@@ -268,6 +289,20 @@ impl Default for Limits {
             retry_after_s: 1,
             client_credit: 64,
             drain: Duration::from_secs(30),
+        }
+    }
+}
+
+impl Http {
+    /// Returns the defaults beside this bound on one body.
+    pub(crate) fn beside(body_bytes: usize) -> Self {
+        Http {
+            max_connections: 1024,
+            header_timeout: Duration::from_secs(75),
+            bodies_bytes: body_bytes.max(512 << 20),
+            body_timeout: Duration::from_secs(120),
+            body_stall: Duration::from_secs(10),
+            reader_stall: Duration::from_secs(30),
         }
     }
 }

@@ -13,7 +13,7 @@
 //! let catalogue = Catalogue {
 //!     models: vec![Model {
 //!         id: "echo".into(),
-//!         components: vec![Component { id: "echo.say".into(), kv: false }],
+//!         components: vec![Component { id: "echo.say".into(), kv: false, page: None }],
 //!         walks: vec![Walk { name: "main".into(), components: vec!["echo.say".into()] }],
 //!     }],
 //! };
@@ -31,16 +31,18 @@ mod deployment;
 mod environment;
 mod expose;
 mod fields;
+mod locate;
 mod problem;
 mod read;
 mod suggest;
 mod units;
 
-pub use catalogue::{Catalogue, Component, Model, Walk};
+pub use catalogue::{Catalogue, Component, Model, PageBytes, Walk};
 pub use deployment::{
-    ApiKey, Deployment, Device, KvBudget, Limits, Metrics, ModelSettings, OnStuck, Placement, Precision, Protocol,
-    Rank, Supervision, Tracing, WalkId, Weights,
+    ApiKey, Deployment, Device, Http, KvBudget, Limits, Metrics, ModelSettings, OnStuck, Placement, Precision,
+    Protocol, Rank, Supervision, Tracing, WalkId, Weights,
 };
 pub use environment::Environment;
 pub use expose::{AccessError, ExposureError};
+pub use locate::locate;
 pub use problem::{Problem, Report};

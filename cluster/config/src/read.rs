@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use toml_edit::Document;
 
 use crate::fields::{Complaint, Fields, Source};
-use crate::{Catalogue, Deployment, Report};
+use crate::{Catalogue, Deployment, Http, Report};
 
 // --- impl Deployment ---
 
@@ -40,6 +40,8 @@ impl Deployment {
 fn read(mut root: Fields<'_>, catalogue: &Catalogue) -> Deployment {
     let access = access::read(&mut root);
     let limits = root.table("limits").map(sections::limits).unwrap_or_default();
+    let http = root.table("http").map(|fields| sections::http(fields, limits.body_bytes));
+    let http = http.unwrap_or_else(|| Http::beside(limits.body_bytes));
     let tracing = root.table("tracing").map(sections::tracing).unwrap_or_default();
     let metrics = root.table("metrics").map(sections::metrics).unwrap_or_default();
     let supervision = root.table("supervision").map(sections::supervision).unwrap_or_default();
@@ -56,6 +58,7 @@ fn read(mut root: Fields<'_>, catalogue: &Catalogue) -> Deployment {
         api_keys_env: access.api_keys_env,
         default_model,
         limits,
+        http,
         tracing,
         metrics,
         supervision,

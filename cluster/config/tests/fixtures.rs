@@ -6,10 +6,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use expect_test::expect_file;
-use mstar_config::{Catalogue, Component, Deployment, Model, Walk};
+use mstar_config::{Catalogue, Component, Deployment, Model, PageBytes, Walk};
 
 fn component(id: &str) -> Component {
-    Component { id: id.to_owned(), kv: matches!(id, "smollm2.llm" | "whisper.decoder") }
+    let page = (id == "smollm2.llm").then_some(PageBytes { f32: 737_280, bf16: 368_640 });
+    Component { id: id.to_owned(), kv: matches!(id, "smollm2.llm" | "whisper.decoder"), page }
 }
 
 fn model(id: &str, components: &[&str], walks: &[(&str, &[&str])]) -> Model {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use mstar_actors::MakeEngine;
 use mstar_config::KvBudget;
-use mstar_contract::{Component, Engine, LoadCx, LoadError, Loaded};
-use mstar_engines::{PagedEngine, PagedLimits, StatelessEngine};
+use mstar_contract::{Component, Engine, KvGeometry, LoadCx, LoadError, Loaded};
+use mstar_engines::{PagedEngine, PagedLimits, StatelessEngine, page_bytes};
 use mstar_kernels::{Affinity, Cx};
 
 use crate::placement::PlacedNode;
@@ -33,12 +33,22 @@ fn wrap(loaded: Loaded, component: &dyn Component, limits: PagedLimits, cx: &Cx)
     match loaded {
         Loaded::Stateless(compute) => Ok(Box::new(StatelessEngine::new(compute))),
         Loaded::Paged(decoder) => {
+            refuse_no_page(component, &limits, &decoder.geometry())?;
             let engine = PagedEngine::new(decoder, &component.ops(), limits, cx);
             let engine = engine.map_err(|error| LoadError { component: component.id(), message: error.to_string() })?;
             Ok(Box::new(engine))
         }
         Loaded::Engine(engine) => Ok(engine),
     }
+}
+
+/// Refuses a budget that is too small for a single page.
+fn refuse_no_page(component: &dyn Component, limits: &PagedLimits, shape: &KvGeometry) -> Result<(), LoadError> {
+    if limits.budget.pages(shape) > 0 {
+        return Ok(());
+    }
+    let message = format!("its kv_budget is less than a page of {} bytes", page_bytes(shape));
+    Err(LoadError { component: component.id(), message })
 }
 
 fn paged_limits(node: &PlacedNode) -> PagedLimits {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use mstar_graph::{ComponentId, LoopName, OpName, PortDecl};
 use mstar_kernels::{Cx, Precision};
 
-use crate::{Compute, Decoder, Engine, Gauge};
+use crate::{Compute, Decoder, Engine, Gauge, KvGeometry};
 
 /// A unit of computation that a graph's nodes name: ops over one set of weights.
 ///
@@ -24,6 +24,12 @@ pub trait Component: Send + Sync {
 
     /// Returns where its weights come from.
     fn weights(&self) -> WeightSource;
+
+    /// Returns the shape of the KV that it keeps with the weights of its package, if it keeps any: a deployment is checked
+    /// against it before anything is loaded.
+    fn kv(&self, _precision: Precision) -> Option<KvGeometry> {
+        None
+    }
 
     /// Loads the weights and returns what computes. Called on the rank's compute thread.
     fn load(&self, cx: &LoadCx<'_>) -> Result<Loaded, LoadError>;

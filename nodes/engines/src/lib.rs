@@ -29,5 +29,5 @@ mod stateless;
 #[cfg(test)]
 mod testing;
 
-pub use paged::{KvBudget, PagedEngine, PagedLimits};
+pub use paged::{KvBudget, PagedEngine, PagedLimits, page_bytes};
 pub use stateless::StatelessEngine;

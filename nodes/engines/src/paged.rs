@@ -44,7 +44,7 @@ pub struct PagedLimits {
 pub enum KvBudget {
     /// So many pages.
     Pages(usize),
-    /// As many pages as fit into so many bytes, at least one.
+    /// As many pages as fit into so many bytes.
     Bytes(u64),
 }
 
@@ -74,19 +74,20 @@ impl Default for PagedLimits {
 // --- impl KvBudget ---
 
 impl KvBudget {
-    /// Returns how many pages there are for a cache of this shape.
+    /// Returns how many pages there are for a cache of this shape: none, if the bytes are too few for one.
     pub fn pages(self, geometry: &KvGeometry) -> usize {
         match self {
-            Self::Pages(pages) => pages.max(1),
+            Self::Pages(pages) => pages,
             Self::Bytes(bytes) => {
                 let pages = bytes / page_bytes(geometry).max(1);
-                usize::try_from(pages).unwrap_or(usize::MAX).clamp(1, u32::MAX as usize)
+                usize::try_from(pages).unwrap_or(usize::MAX).min(u32::MAX as usize)
             }
         }
     }
 }
 
-fn page_bytes(geometry: &KvGeometry) -> u64 {
+/// Returns the bytes of a page of a cache of this shape.
+pub fn page_bytes(geometry: &KvGeometry) -> u64 {
     // Values are stored in whole vectors of sixteen, keys are not.
     let widths = geometry.head_dim + geometry.head_dim.next_multiple_of(16);
     let number = dtype(geometry.precision).size();

@@ -1,6 +1,8 @@
 //! What a deployment file may name.
 
 use mstar_config::Catalogue;
+use mstar_contract::Precision;
+use mstar_engines::page_bytes;
 use mstar_graph::{Graph, WalkIx};
 
 use crate::{Entry, Zoo};
@@ -19,6 +21,10 @@ fn listed(entry: &Entry) -> mstar_config::Model {
     let components = entry.components.iter().map(|component| mstar_config::Component {
         id: component.id().as_str().to_owned(),
         kv: component.ops().iter().any(|op| op.kv.is_some()),
+        page: component
+            .kv(Precision::F32)
+            .zip(component.kv(Precision::Bf16))
+            .map(|(f32, bf16)| mstar_config::PageBytes { f32: page_bytes(&f32), bf16: page_bytes(&bf16) }),
     });
     let walks = graph
         .walks()

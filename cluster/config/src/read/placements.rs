@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::fields::{At, Complaint, Fields};
-use crate::{Catalogue, Component, KvBudget, ModelSettings, Placement, Rank, WalkId};
+use crate::{Catalogue, Component, KvBudget, ModelSettings, Placement, Precision, Rank, WalkId, Weights};
 
 /// What placements are checked against, and which (component, walk) already has its place.
 struct Sites<'a> {
@@ -27,7 +27,8 @@ pub(super) fn read(
     let (mut named, mut open) = (Vec::new(), Vec::new());
     for mut fields in root.tables("placement") {
         let component = component(&mut fields, &sites);
-        let placement = settings(&mut fields, component, ranks);
+        let page = component.and_then(|component| page(component, catalogue, models));
+        let placement = settings(&mut fields, component, page, ranks);
         let walks = fields.list("walks", |value| value.as_str(), "walks, as model.walk");
         let Some(component) = component else {
             fields.finish();
@@ -90,7 +91,17 @@ fn component<'a>(fields: &mut Fields<'_>, sites: &Sites<'a>) -> Option<&'a Compo
     Some(component)
 }
 
-fn settings(fields: &mut Fields<'_>, component: Option<&Component>, ranks: &[Rank]) -> Placement {
+/// Returns the bytes of a component's KV page, where the deployment has it with the weights of its package.
+fn page(component: &Component, catalogue: &Catalogue, models: &BTreeMap<String, ModelSettings>) -> Option<u64> {
+    let settings = catalogue.home(&component.id).and_then(|home| models.get(&home.id)).cloned().unwrap_or_default();
+    let page = component.page.filter(|_| settings.weights == Weights::Package)?;
+    Some(match settings.precision {
+        Precision::F32 => page.f32,
+        Precision::Bf16 => page.bf16,
+    })
+}
+
+fn settings(fields: &mut Fields<'_>, component: Option<&Component>, page: Option<u64>, ranks: &[Rank]) -> Placement {
     let default = Placement::on(component.map_or("", |component| &component.id), &ranks[0].name);
     let rank = fields.text("rank");
     if let Some(at) = rank.as_ref().filter(|at| !ranks.iter().any(|rank| rank.name == at.value)) {
@@ -107,12 +118,12 @@ fn settings(fields: &mut Fields<'_>, component: Option<&Component>, ranks: &[Ran
         max_batch_rows: fields.whole("max_batch_rows", 1..=4096).unwrap_or(default.max_batch_rows),
         max_batch_tokens: fields.whole("max_batch_tokens", 1..=1_000_000).unwrap_or(default.max_batch_tokens),
         wait: fields.whole("wait_us", 0..=1_000_000).map_or(default.wait, Duration::from_micros),
-        kv: kv(fields, component),
+        kv: kv(fields, component, page),
         ..default
     }
 }
 
-fn kv(fields: &mut Fields<'_>, component: Option<&Component>) -> Option<KvBudget> {
+fn kv(fields: &mut Fields<'_>, component: Option<&Component>, page: Option<u64>) -> Option<KvBudget> {
     let budget = fields.size("kv_budget", 1 << 40);
     let pages: Option<usize> = fields.whole("kv_pages", 1..=10_000_000);
     let span = budget.as_ref().map_or(fields.span(), |at| &at.span).clone();
@@ -128,6 +139,10 @@ fn kv(fields: &mut Fields<'_>, component: Option<&Component>) -> Option<KvBudget
     }
     if budget.is_some() && pages.is_some() {
         fields.complain(&span, key, Complaint::new("kv_budget and kv_pages say the same").allowed("one of the two"));
+    }
+    if let Some(page) = page.filter(|page| budget.as_ref().is_some_and(|at| at.value < *page)) {
+        let complaint = Complaint::new(format!("is too small for one page of {}", component.id));
+        fields.complain(&span, key, complaint.allowed(format!("at least {page} bytes")));
     }
     let given = budget.map(|at| KvBudget::Bytes(at.value)).or(pages.map(KvBudget::Pages));
     component.kv.then(|| given.unwrap_or(Placement::KV))

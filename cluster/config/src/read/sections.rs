@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::fields::{Complaint, Fields};
-use crate::{Limits, Metrics, OnStuck, Protocol, Supervision, Tracing};
+use crate::{Http, Limits, Metrics, OnStuck, Protocol, Supervision, Tracing};
 
 /// Longest time that a number of seconds may mean: a week.
 const WEEK_S: f64 = 604_800.0;
@@ -23,6 +23,31 @@ pub(super) fn limits(mut fields: Fields<'_>) -> Limits {
     };
     fields.finish();
     limits
+}
+
+/// Reads `[http]`, given the bound on one body.
+pub(super) fn http(mut fields: Fields<'_>, body_bytes: usize) -> Http {
+    let default = Http::beside(body_bytes);
+    let http = Http {
+        max_connections: fields.whole("max_connections", 1..=1_000_000).unwrap_or(default.max_connections),
+        header_timeout: seconds(&mut fields, "header_timeout_s").unwrap_or(default.header_timeout),
+        bodies_bytes: bodies(&mut fields, body_bytes).unwrap_or(default.bodies_bytes),
+        body_timeout: seconds(&mut fields, "body_timeout_s").unwrap_or(default.body_timeout),
+        body_stall: seconds(&mut fields, "body_stall_s").unwrap_or(default.body_stall),
+        reader_stall: seconds(&mut fields, "reader_stall_s").unwrap_or(default.reader_stall),
+    };
+    fields.finish();
+    http
+}
+
+/// Reads how many bytes all bodies may have together: no fewer than one of them.
+fn bodies(fields: &mut Fields<'_>, body_bytes: usize) -> Option<usize> {
+    let at = fields.size("bodies_bytes", 1 << 40)?;
+    if at.value < body_bytes as u64 {
+        let complaint = Complaint::new(format!("a body may have {body_bytes} bytes, which is more than all may have"));
+        fields.complain(&at.span, "bodies_bytes", complaint.allowed("at least limits.body_bytes"));
+    }
+    Some(at.value as usize)
 }
 
 pub(super) fn tracing(mut fields: Fields<'_>) -> Tracing {

@@ -274,6 +274,7 @@ fn a_budget_in_bytes_buys_whole_pages() {
         let bytes = KvPages::new(size, dtype(precision)).unwrap().bytes() as u64;
         assert_eq!(KvBudget::Bytes(bytes).pages(&geometry), 3);
         assert_eq!(KvBudget::Bytes(bytes - 1).pages(&geometry), 2);
-        assert_eq!(KvBudget::Bytes(0).pages(&geometry), 1);
+        assert_eq!(KvBudget::Bytes(bytes / 3 - 1).pages(&geometry), 0);
+        assert_eq!(page_bytes(&geometry), bytes / 3);
     }
 }

@@ -93,6 +93,7 @@ fn what_was_heard_is_the_last_turn_and_a_prompt_without_room_is_refused() {
 #[test]
 fn prompt_and_answer_share_the_context() {
     let llm = llm();
+    assert_eq!(Llm.kv(Precision::Bf16), Some(llm.geometry()), "the shape is known before the weights are");
     let begin = |count: usize, max_tokens: Option<u32>| {
         let tokens = Value::Tokens(vec![5; count].into());
         llm.prompt(&"prefill".into(), &row(vec![("tokens", tokens)], max_tokens))

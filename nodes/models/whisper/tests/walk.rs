@@ -56,6 +56,8 @@ impl Stage {
         }
         let decoder = decoder.unwrap();
         let geometry = decoder.geometry();
+        let known = components().iter().find_map(|component| component.kv(Precision::F32));
+        assert_eq!(known, Some(geometry), "the shape is known before the weights are");
         let pages = geometry.context.div_ceil(16);
         let size = KvSize { layers: geometry.layers, pages, heads: geometry.kv_heads, head_dim: geometry.head_dim };
         Self {

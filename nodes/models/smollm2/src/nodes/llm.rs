@@ -58,6 +58,10 @@ impl Component for Llm {
         WeightSource::Package(PACKAGE)
     }
 
+    fn kv(&self, precision: Precision) -> Option<KvGeometry> {
+        Some(KvGeometry { layers: 30, kv_heads: 3, head_dim: 64, context: 8192, precision })
+    }
+
     fn load(&self, cx: &LoadCx<'_>) -> Result<Loaded, LoadError> {
         let file = WeightFile::open(cx.dir).map_err(broken(Self::ID))?;
         let network = Network::load(&file, cx.precision).map_err(broken(Self::ID))?;

@@ -61,6 +61,10 @@ impl Component for Decode {
         WeightSource::Package(PACKAGE)
     }
 
+    fn kv(&self, precision: Precision) -> Option<KvGeometry> {
+        Some(KvGeometry { layers: 4, kv_heads: 6, head_dim: 64, context: 448, precision })
+    }
+
     fn load(&self, cx: &LoadCx<'_>) -> Result<Loaded, LoadError> {
         let file = WeightFile::open(cx.dir).map_err(broken(Self::ID))?;
         let config = Config::read(cx.dir, &file).map_err(broken(Self::ID))?;
