@@ -83,7 +83,7 @@ pub async fn flood(setting: &Setting, story: FloodStory) -> Result<Report, Story
     };
     let cluster = setting.boot(tune, Arc::new(NoFaults)).await?;
     let listener = Server::listen(SocketAddr::from(([127, 0, 0, 1], 0))).await?;
-    let server = Server::start(listener, Arc::clone(cluster.gateway()))?;
+    let server = Server::start(listener, &cluster)?;
     let began = Instant::now();
     let tally = run(setting, &cluster, server.address(), story).await?;
     let seconds = began.elapsed().as_secs_f64();

@@ -5,9 +5,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mstar_config::Deployment;
+use mstar_config::{Deployment, Environment};
 use mstar_engines::fake::{FakeComponent, FakeModel, FakeSettings};
 use mstar_runtime::{Boot, Cluster, Server};
+use mstar_weights::Cache;
 use mstar_zoo::{Entry, Zoo};
 use reqwest::{RequestBuilder, Response};
 use serde_json::{Value, json};
@@ -61,11 +62,22 @@ impl House {
         let gate = Arc::new(Gate::default());
         let fake = Entry::new(FakeModel::new()?, FakeComponent::all(&FakeSettings::default()));
         let zoo = Zoo::new(vec![fake, scribe::entry(&gate)?])?;
-        let text = format!("listen = \"127.0.0.1:0\"\n{top}{DEPLOYMENT}{lines}");
-        let deployment = Deployment::parse("house.toml", &text, &zoo.catalogue())?;
-        let cluster = Cluster::boot(Boot::new(deployment, zoo)).await?;
+        let text = format!("{top}{DEPLOYMENT}{lines}");
+        Self::of(zoo, gate, &text, Environment::default()).await
+    }
+
+    /// Boots the project's own models with their real weights, as a deployment file says.
+    pub async fn real(text: &str) -> Outcome<Self> {
+        let cache = Some(Cache::in_target_dir().root().to_path_buf());
+        let environment = Environment { cache, ..Environment::default() };
+        Self::of(Zoo::standard()?, Arc::default(), text, environment).await
+    }
+
+    async fn of(zoo: Zoo, gate: Arc<Gate>, text: &str, environment: Environment) -> Outcome<Self> {
+        let deployment = Deployment::parse("house.toml", text, &zoo.catalogue())?;
+        let cluster = Cluster::boot(Boot { environment, ..Boot::new(deployment, zoo) }).await?;
         let listener = Server::listen(SocketAddr::from(([127, 0, 0, 1], 0))).await?;
-        let server = Server::start(listener, Arc::clone(cluster.gateway()))?;
+        let server = Server::start(listener, &cluster)?;
         Ok(Self { cluster, gate, server, http: reqwest::Client::new() })
     }
 
@@ -154,9 +166,17 @@ impl House {
         Ok(())
     }
 
-    /// Waits until nothing is left of any request: no walker, no step, no stream, no sequence, no KV page, no tensor.
+    /// Waits until nothing is left of any request: no walker, no step, no stream, no sequence, no KV page, no tensor, no
+    /// byte of a body.
     pub async fn idle(&self) -> Outcome {
         self.until("idle", is_idle).await?;
+        let mut ticks = tokio::time::interval(ASK_EVERY);
+        let freed = async {
+            while self.cluster.gateway().bodies.taken() > 0 {
+                ticks.tick().await;
+            }
+        };
+        tokio::time::timeout(IDLE_WITHIN, freed).await.map_err(|_| "bodies are still in memory")?;
         if !self.cluster.gateway().running.is_empty() {
             return Err("the gateway still counts a request".into());
         }

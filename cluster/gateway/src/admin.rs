@@ -24,6 +24,27 @@ pub(crate) async fn count(path: MatchedPath, request: Request, next: Next) -> Re
     answer
 }
 
+/// Tells whoever is refused for now when to come again.
+pub(crate) async fn say_when(State(gateway): State<Arc<Gateway>>, mut answer: Response) -> Response {
+    if answer.status() == StatusCode::SERVICE_UNAVAILABLE {
+        answer.headers_mut().insert(header::RETRY_AFTER, gateway.limits.retry_after_s.into());
+    }
+    answer
+}
+
+/// Refuses new requests before they are read, once a drain has begun, and lets their connections go.
+pub(crate) async fn refuse_while_draining(
+    State(gateway): State<Arc<Gateway>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    if !gateway.operations.draining() {
+        return next.run(request).await;
+    }
+    let refused = ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "draining", "the server is draining");
+    ([(header::CONNECTION, "close")], refused).into_response()
+}
+
 /// `GET /healthz`: the process lives.
 pub(crate) async fn alive() -> Json<Value> {
     Json(json!({"status": "alive"}))
@@ -96,7 +117,8 @@ fn describe(at: &WalkerPosition) -> Value {
     json!({"attempt": at.key.attempt, "partitions": partitions, "emissions_held": at.held})
 }
 
-/// `POST /admin/drain`: no new requests; running ones end.
+/// `POST /admin/drain`: no new requests; running ones end. The process stays, so that its operators can look at it and
+/// whoever started it does not start another; SIGTERM ends it.
 pub(crate) async fn drain(State(gateway): State<Arc<Gateway>>) -> Json<Value> {
     gateway.operations.drain();
     Json(json!({"status": "draining"}))

@@ -1,16 +1,18 @@
 //! Reads request bodies within the deployment's limits: JSON, URL-encoded forms, multipart forms.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use axum::body::{Body, to_bytes};
 use axum::extract::multipart::MultipartError;
 use axum::extract::{FromRequest, Multipart, Request};
 use axum::http::{HeaderMap, StatusCode, header};
 use bytes::Bytes;
-use http_body_util::Limited;
 
+use crate::budget::Held;
 use crate::fields::parse_json;
-use crate::{ApiError, Limits};
+use crate::metered::{Fault, Metered};
+use crate::{ApiError, Gateway};
 
 /// A form as it came: plain fields by name, and uploads in order.
 #[derive(Debug, Default)]
@@ -37,30 +39,45 @@ pub(crate) struct Upload {
 /// Most fields and files in one form.
 const MAX_PARTS: usize = 64;
 
-/// Reads a JSON body within the limits.
-pub(crate) async fn read_json(request: Request, limits: &Limits) -> Result<serde_json::Value, ApiError> {
+/// Reads a JSON body, and returns it with what it holds of the budget.
+pub(crate) async fn read_json(request: Request, gateway: &Gateway) -> Result<(serde_json::Value, Arc<Held>), ApiError> {
     let kind = media_type(request.headers());
     if !(kind == "application/json" || kind.ends_with("+json")) {
         return Err(unsupported(&kind, "application/json"));
     }
-    parse_json(&in_time(limits, read_bytes(request, limits.body_bytes)).await?)
+    let (bytes, held) = metered(request, gateway, read_bytes).await?;
+    Ok((parse_json(&bytes)?, held))
 }
 
-/// Reads a form, URL-encoded or multipart, within the limits.
-pub(crate) async fn read_form(request: Request, limits: &Limits) -> Result<Form, ApiError> {
+/// Reads a form, URL-encoded or multipart, and returns it with what it holds of the budget.
+pub(crate) async fn read_form(request: Request, gateway: &Gateway) -> Result<(Form, Arc<Held>), ApiError> {
     match media_type(request.headers()).as_str() {
         "application/x-www-form-urlencoded" => {
-            read_pairs(&in_time(limits, read_bytes(request, limits.body_bytes)).await?)
+            let (bytes, held) = metered(request, gateway, read_bytes).await?;
+            Ok((read_pairs(&bytes)?, held))
         }
-        "multipart/form-data" => in_time(limits, read_multipart(request, limits.body_bytes)).await,
+        "multipart/form-data" => metered(request, gateway, read_multipart).await,
         other => Err(unsupported(other, "multipart/form-data")),
     }
 }
 
-/// Gives a client as long to send its body as a request may take.
-async fn in_time<T>(limits: &Limits, reading: impl Future<Output = Result<T, ApiError>>) -> Result<T, ApiError> {
-    match tokio::time::timeout(limits.deadline, reading).await {
-        Ok(read) => read,
+/// Reads a body that is bounded, counted against the budget, and must come in time.
+async fn metered<T, R>(
+    request: Request,
+    gateway: &Gateway,
+    read: impl FnOnce(Request) -> R,
+) -> Result<(T, Arc<Held>), ApiError>
+where
+    R: Future<Output = Result<T, ApiError>>,
+{
+    let (limits, budget) = (&gateway.limits, &gateway.bodies);
+    refuse_announced(request.headers(), gateway)?;
+    let (head, body) = request.into_parts();
+    let (body, meter) = Metered::new(body, limits, budget);
+    let reading = read(Request::from_parts(head, Body::from_stream(body)));
+    match tokio::time::timeout(limits.body_timeout, reading).await {
+        Ok(Ok(read)) => Ok((read, meter.into_held())),
+        Ok(Err(error)) => Err(meter.fault().map_or(error, |fault| fault.error(limits, budget))),
         Err(_) => Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, "deadline", "did not come in time").at("body")),
     }
 }
@@ -88,16 +105,8 @@ fn read_pairs(bytes: &[u8]) -> Result<Form, ApiError> {
     Ok(form)
 }
 
-async fn read_multipart(request: Request, limit: usize) -> Result<Form, ApiError> {
-    refuse_announced(request.headers(), limit)?;
-    let malformed = |error: MultipartError| {
-        if error.status() == StatusCode::PAYLOAD_TOO_LARGE {
-            return too_large(limit);
-        }
-        ApiError::body(format!("is not a multipart form: {}", error.body_text()))
-    };
-    // The limit holds for the body as a whole, headers of parts and what stands before them included.
-    let request = request.map(|body| Body::new(Limited::new(body, limit)));
+async fn read_multipart(request: Request) -> Result<Form, ApiError> {
+    let malformed = |error: MultipartError| ApiError::body(format!("is not a multipart form: {}", error.body_text()));
     let mut multipart = Multipart::from_request(request, &())
         .await
         .map_err(|error| ApiError::body(format!("is not a multipart form: {}", error.body_text())))?;
@@ -117,6 +126,8 @@ async fn read_multipart(request: Request, limit: usize) -> Result<Form, ApiError
             bytes.extend_from_slice(&chunk);
         }
         if file_name.is_some() {
+            // What it grew beyond its bytes is not counted.
+            bytes.shrink_to_fit();
             form.files.push(Upload { field, file_name, content_type, bytes: bytes.into() });
         } else {
             let text = String::from_utf8(bytes).map_err(|_| ApiError::field(field.clone(), "is not valid UTF-8"))?;
@@ -126,33 +137,21 @@ async fn read_multipart(request: Request, limit: usize) -> Result<Form, ApiError
     Ok(form)
 }
 
-async fn read_bytes(request: Request, limit: usize) -> Result<Bytes, ApiError> {
-    refuse_announced(request.headers(), limit)?;
-    let body: Body = request.into_body();
-    to_bytes(body, limit).await.map_err(|error| {
-        let mut cause: Option<&dyn std::error::Error> = Some(&error);
-        while let Some(inner) = cause {
-            if inner.is::<http_body_util::LengthLimitError>() {
-                return too_large(limit);
-            }
-            cause = inner.source();
-        }
-        ApiError::body(format!("could not be read: {error}"))
-    })
+async fn read_bytes(request: Request) -> Result<Bytes, ApiError> {
+    let read = to_bytes(request.into_body(), usize::MAX).await;
+    read.map_err(|error| ApiError::body(format!("could not be read: {error}")))
 }
 
-/// Refuses a body by its announced length, before it is read.
-fn refuse_announced(headers: &HeaderMap, limit: usize) -> Result<(), ApiError> {
+/// Refuses a body by its announced length, before it is read: it may be too large, or find no room now.
+fn refuse_announced(headers: &HeaderMap, gateway: &Gateway) -> Result<(), ApiError> {
     let announced = headers.get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
-    match announced {
-        Some(length) if length > limit as u64 => Err(too_large(limit)),
-        _ => Ok(()),
+    let Some(length) = announced else { return Ok(()) };
+    let (limits, budget) = (&gateway.limits, &gateway.bodies);
+    let room = budget.total() - budget.taken();
+    if length > limits.body_bytes as u64 {
+        return Err(Fault::TooLarge.error(limits, budget));
     }
-}
-
-fn too_large(limit: usize) -> ApiError {
-    let message = format!("is larger than {limit} bytes, the limit of this deployment");
-    ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message).at("body")
+    if length > room as u64 { Err(Fault::Short.error(limits, budget)) } else { Ok(()) }
 }
 
 fn media_type(headers: &HeaderMap) -> String {

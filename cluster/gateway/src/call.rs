@@ -14,6 +14,7 @@ use mstar_contract::{
 use mstar_graph::Modality;
 use serde_json::Value;
 
+use crate::budget::{Held, counted};
 use crate::error::client_gone;
 use crate::idempotency::Entry;
 use crate::label::{label, trace_of};
@@ -40,6 +41,8 @@ pub(crate) struct Wanted {
     pub options: BTreeMap<String, Value>,
     /// What precedes an option's name in the request; models call all of them `model_kwargs`.
     pub options_at: &'static str,
+    /// What its body holds of the budget, until the request is over and its media are freed.
+    pub body: Option<Arc<Held>>,
 }
 
 /// A request on its way: its first event has come, so that early failures still have a status of their own.
@@ -50,6 +53,7 @@ pub(crate) struct Call {
     first: Option<ClientEvent>,
     over: bool,
     _entry: Entry,
+    _body: Option<Arc<Held>>,
 }
 
 /// Longest request id that a client may choose, in bytes.
@@ -69,7 +73,10 @@ impl Wanted {
         Ok(id.as_str().into())
     }
 
-    fn into_request(self, id: RequestId, served: &Served) -> Request {
+    fn into_request(mut self, id: RequestId, served: &Served) -> Request {
+        if let Some(body) = &self.body {
+            self.media.iter_mut().for_each(|media| media.bytes = counted(std::mem::take(&mut media.bytes), body));
+        }
         let seed = self.seed.unwrap_or_else(|| {
             let mut hasher = DefaultHasher::new();
             id.hash(&mut hasher);
@@ -100,10 +107,7 @@ impl Call {
         wanted: Wanted,
     ) -> Result<Self, ApiError> {
         let id = wanted.id()?;
-        let Some(entry) = gateway.running.enter(&id) else {
-            let message = format!("a request {id:?} is running");
-            return Err(ApiError::new(StatusCode::CONFLICT, "request_id_in_use", message).at("request_id"));
-        };
+        let Some(entry) = gateway.running.enter(&id) else { return Err(in_use(&id)) };
         let trace = trace_of(headers, gateway.begin_traces);
         let options_at = wanted.options_at;
         let refused = |failure: Failure, trace: TraceContext| {
@@ -111,14 +115,18 @@ impl Call {
             if let Some(option) = error.param.as_deref().and_then(|param| param.strip_prefix("model_kwargs.")) {
                 error.param = Some(format!("{options_at}{option}"));
             }
-            error.retry_after_s = error.retry_after_s.map(|_| gateway.limits.retry_after_s);
             error.request = Some(Box::new((Arc::clone(&id), trace)));
             error
         };
+        let body = wanted.body.clone();
         let request = Arc::new(wanted.into_request(Arc::clone(&id), served));
         let submit = Submit { request, served: Arc::clone(served), deadline: Some(gateway.limits.deadline), trace };
-        let stream = gateway.ingress.submit(submit).await.map_err(|failure| refused(failure, trace))?;
-        let mut call = Self { id: Arc::clone(&id), stream, first: None, over: false, _entry: entry };
+        let stream = gateway.ingress.submit(submit).await.map_err(|failure| match is_duplicate(&failure) {
+            // Its client has left, but it has not ended yet.
+            true => in_use(&id),
+            false => refused(failure, trace),
+        })?;
+        let mut call = Self { id: Arc::clone(&id), stream, first: None, over: false, _entry: entry, _body: body };
         match call.next().await {
             ClientEvent::Failed(failure) => Err(refused(failure, call.trace())),
             event => {
@@ -181,6 +189,16 @@ impl Drop for Call {
             tracing::info!(request.id = &*self.id, status = client_gone().as_u16(), "the client left");
         }
     }
+}
+
+fn in_use(id: &RequestId) -> ApiError {
+    let message = format!("request_id {id:?} is that of a request that is running");
+    ApiError::new(StatusCode::CONFLICT, "request_id_in_use", message).at("request_id")
+}
+
+/// Returns whether the ingress refused a request because it serves one of the same id.
+fn is_duplicate(failure: &Failure) -> bool {
+    failure.kind == FailureKind::Invalid && failure.field.as_deref() == Some("request_id")
 }
 
 fn lost() -> Failure {

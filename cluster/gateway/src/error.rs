@@ -1,7 +1,7 @@
 //! The one shape of error that clients see: a status and `{"error": {message, type, param, code}}`.
 
 use axum::Json;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use mstar_contract::{Failure, FailureKind, Invalid, RequestId, TraceContext};
 use serde_json::json;
@@ -20,8 +20,6 @@ pub struct ApiError {
     pub param: Option<String>,
     /// A word for programs.
     pub code: &'static str,
-    /// Seconds after which to come again.
-    pub retry_after_s: Option<u64>,
     /// The request that failed and its trace, once there is a request.
     pub request: Option<Box<(RequestId, TraceContext)>>,
 }
@@ -31,14 +29,10 @@ pub(crate) fn client_gone() -> StatusCode {
     StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST)
 }
 
-/// Default for `Retry-After` where nothing better is known, in seconds.
-const RETRY_AFTER_S: u64 = 1;
-
 impl ApiError {
     /// Returns an error of this status and code.
     pub fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
-        let retry_after_s = (status == StatusCode::SERVICE_UNAVAILABLE).then_some(RETRY_AFTER_S);
-        Self { status, message: message.into(), param: None, code, retry_after_s, request: None }
+        Self { status, message: message.into(), param: None, code, request: None }
     }
 
     /// Names the field at fault.
@@ -101,9 +95,6 @@ impl From<Invalid> for ApiError {
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let mut response = (self.status, Json(self.json())).into_response();
-        if let Some(seconds) = self.retry_after_s {
-            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
-        }
         if let Some(request) = &self.request {
             label(&mut response, &request.0, request.1);
         }

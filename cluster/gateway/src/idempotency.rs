@@ -1,5 +1,5 @@
 //! The requests that run now, by id: no id runs twice. On the native endpoint the same id attaches to the running
-//! request and gets its end.
+//! request and gets its end, if it asks for the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,6 +10,7 @@ use tokio::sync::watch;
 
 use crate::ApiError;
 use crate::error::client_gone;
+use crate::fingerprint::Fingerprint;
 
 /// How a request ended, for those who attached to it.
 pub(crate) type Terminal = Result<(Arc<[Emission]>, Summary), ApiError>;
@@ -28,6 +29,8 @@ struct Table {
 
 struct End {
     receiver: watch::Receiver<Option<Terminal>>,
+    /// What the request asks for.
+    print: Fingerprint,
     attached: usize,
 }
 
@@ -38,7 +41,7 @@ pub struct Entry {
 }
 
 /// What a client's id led to.
-pub enum Claim {
+pub(crate) enum Claim {
     /// Nobody runs it: run it, and tell the end.
     First(Owner),
     /// It runs: wait for its end.
@@ -46,26 +49,30 @@ pub enum Claim {
 }
 
 /// Runs a request that others may attach to. Dropped without an end, it tells them that it was cancelled.
-pub struct Owner {
+pub(crate) struct Owner {
     id: String,
     running: Running,
     end: watch::Sender<Option<Terminal>>,
 }
 
 /// Waits for the end of a request that another runs.
-pub struct Attachment(watch::Receiver<Option<Terminal>>);
+pub(crate) struct Attachment(watch::Receiver<Option<Terminal>>);
 
 impl Running {
-    /// Claims an id.
-    pub fn claim(&self, id: &str) -> Claim {
+    /// Claims an id for a request; refused while one runs that asks for something else.
+    pub(crate) fn claim(&self, id: &str, print: Fingerprint) -> Result<Claim, ApiError> {
         let mut table = self.table();
         if let Some(end) = table.ends.get_mut(id) {
+            if let Some(field) = end.print.differs(&print) {
+                let message = format!("request_id {id:?} is that of a running request with another {field}");
+                return Err(ApiError::new(StatusCode::CONFLICT, "request_id_reused", message).at("request_id"));
+            }
             end.attached += 1;
-            return Claim::Attached(Attachment(end.receiver.clone()));
+            return Ok(Claim::Attached(Attachment(end.receiver.clone())));
         }
         let (end, receiver) = watch::channel(None);
-        table.ends.insert(id.to_owned(), End { receiver, attached: 0 });
-        Claim::First(Owner { id: id.to_owned(), running: self.clone(), end })
+        table.ends.insert(id.to_owned(), End { receiver, print, attached: 0 });
+        Ok(Claim::First(Owner { id: id.to_owned(), running: self.clone(), end }))
     }
 
     /// Enters a request, unless one of its id runs.
@@ -107,7 +114,7 @@ impl Drop for Entry {
 
 impl Owner {
     /// Tells the end to everybody attached.
-    pub fn finish(self, end: Terminal) {
+    pub(crate) fn finish(self, end: Terminal) {
         self.end.send_replace(Some(end));
     }
 }
@@ -128,7 +135,7 @@ impl Drop for Owner {
 
 impl Attachment {
     /// Waits for the end. The running request has a deadline, so this has one too.
-    pub async fn end(mut self) -> Terminal {
+    pub(crate) async fn end(mut self) -> Terminal {
         match self.0.wait_for(Option::is_some).await {
             Ok(end) => end.clone().unwrap_or_else(|| Err(gone())),
             Err(_) => Err(gone()),
@@ -143,16 +150,40 @@ fn gone() -> ApiError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::body::Form;
+
+    fn asks(text: &str) -> Fingerprint {
+        Fingerprint::of(&Form { fields: BTreeMap::from([("text".to_owned(), vec![text.to_owned()])]), files: vec![] })
+    }
+
+    fn first(running: &Running, text: &str) -> Owner {
+        let Ok(Claim::First(owner)) = running.claim("a", asks(text)) else { panic!("should be first") };
+        owner
+    }
+
+    fn attached(running: &Running, text: &str) -> Attachment {
+        let Ok(Claim::Attached(attached)) = running.claim("a", asks(text)) else { panic!("should attach") };
+        attached
+    }
 
     #[tokio::test]
     async fn a_second_claim_gets_the_first_ones_end_and_a_third_runs_anew() {
         let running = Running::default();
-        let Claim::First(owner) = running.claim("a") else { panic!("should be first") };
-        let Claim::Attached(attached) = running.claim("a") else { panic!("should attach") };
+        let (owner, attached) = (first(&running, "x"), attached(&running, "x"));
         owner.finish(Ok((Arc::from([]), Summary::default())));
         assert_eq!(running.attached("a"), 0);
         assert!(attached.end().await.is_ok());
-        assert!(matches!(running.claim("a"), Claim::First(_)));
+        first(&running, "y");
+    }
+
+    #[test]
+    fn who_asks_for_something_else_is_refused() {
+        let running = Running::default();
+        let _owner = first(&running, "x");
+        let error = running.claim("a", asks("y")).err().unwrap();
+        assert_eq!((error.status, error.param.as_deref()), (StatusCode::CONFLICT, Some("request_id")));
+        assert!(error.message.ends_with("with another text"), "{error}");
+        assert_eq!(running.attached("a"), 0);
     }
 
     #[test]
@@ -167,8 +198,7 @@ mod tests {
     #[tokio::test]
     async fn an_owner_that_vanishes_tells_the_attached() {
         let running = Running::default();
-        let Claim::First(owner) = running.claim("a") else { panic!("should be first") };
-        let Claim::Attached(attached) = running.claim("a") else { panic!("should attach") };
+        let (owner, attached) = (first(&running, "x"), attached(&running, "x"));
         drop(owner);
         assert_eq!(attached.end().await.unwrap_err().code, "cancelled");
     }

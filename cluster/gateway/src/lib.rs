@@ -14,11 +14,14 @@
 mod admin;
 mod auth;
 mod body;
+mod budget;
 mod call;
 mod error;
 mod fields;
+mod fingerprint;
 mod idempotency;
 mod label;
+mod metered;
 mod native;
 mod native_answer;
 mod openai;
@@ -28,6 +31,7 @@ mod streamed;
 mod wire;
 
 pub use auth::ApiKeys;
+pub use budget::BodyBudget;
 pub use error::ApiError;
 pub use idempotency::Running;
 pub use state::{Gateway, Limits, Operations, Readiness, router};

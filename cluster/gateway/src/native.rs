@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 use crate::body::{Form, Upload, read_form};
 use crate::call::{Call, Wanted};
 use crate::fields::{Fields, parse_json};
-use crate::idempotency::Claim;
+use crate::fingerprint::Fingerprint;
+use crate::idempotency::{Attachment, Claim};
 use crate::label::label;
 use crate::native_answer::{attached_document, attached_stream, document, write_stream};
 use crate::sampling::read_sampling;
@@ -30,7 +31,7 @@ const MAX_TEXT_BYTES: usize = 1 << 20;
 /// Runs any model's walks.
 pub(crate) async fn generate(State(gateway): State<Arc<Gateway>>, request: Request) -> Result<Response, ApiError> {
     let headers = request.headers().clone();
-    let form = read_form(request, &gateway.limits).await?;
+    let (form, held) = read_form(request, &gateway).await?;
     form.refuse_unknown(&FIELDS, &["files"])?;
     let streaming = form.flag("streaming")?.unwrap_or(true);
     let kwargs = match form.one("model_kwargs")?.filter(|text| !text.trim().is_empty()) {
@@ -38,18 +39,19 @@ pub(crate) async fn generate(State(gateway): State<Arc<Gateway>>, request: Reque
         None => json!({}),
     };
     let model = model_of(&form, &kwargs)?;
-    let wanted = read_wanted(form, &kwargs, gateway.limits.max_output_tokens)?;
+    let print = form.one("request_id")?.map(|_| Fingerprint::of(&form));
+    let mut wanted = read_wanted(form, &kwargs, gateway.limits.max_output_tokens)?;
+    wanted.body = Some(held);
     let served = gateway.served(model.as_deref())?;
-    let owner = match wanted.id.as_deref().map(|id| gateway.running.claim(id)) {
-        Some(Claim::Attached(attachment)) => {
-            let id = wanted.id.unwrap_or_default();
-            let end = attachment.end().await?;
-            let mut response = if streaming { attached_stream(&end) } else { attached_document(&id, &end) };
-            label(&mut response, &id.into(), TraceContext::default());
-            return Ok(response);
-        }
-        Some(Claim::First(owner)) => Some(owner),
-        None => None,
+    let owner = match (wanted.id.clone(), print) {
+        (Some(id), Some(print)) => match gateway.running.claim(&id, print)? {
+            Claim::Attached(attachment) => {
+                drop(wanted);
+                return attached(id, attachment, streaming).await;
+            }
+            Claim::First(owner) => Some(owner),
+        },
+        _ => None,
     };
     let call = match Call::begin(&gateway, served, &headers, wanted).await {
         Ok(call) => call,
@@ -62,10 +64,18 @@ pub(crate) async fn generate(State(gateway): State<Arc<Gateway>>, request: Reque
     };
     let labels = call.labels();
     Ok(labels(if streaming {
-        streamed("application/x-ndjson", move |writer| write_stream(writer, call, owner))
+        streamed("application/x-ndjson", gateway.limits.reader_stall, move |writer| write_stream(writer, call, owner))
     } else {
         document(call, owner).await?
     }))
+}
+
+/// Answers with the end of a request that another client runs.
+async fn attached(id: String, attachment: Attachment, streaming: bool) -> Result<Response, ApiError> {
+    let end = attachment.end().await?;
+    let mut response = if streaming { attached_stream(&end) } else { attached_document(&id, &end) };
+    label(&mut response, &id.into(), TraceContext::default());
+    Ok(response)
 }
 
 /// Returns the model's name, from its own field or from among the options, where M*'s client puts it.

@@ -15,7 +15,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::idempotency::Running;
 use crate::openai::{chat, models, speech, transcriptions};
-use crate::{ApiError, ApiKeys, admin, auth, native};
+use crate::{ApiError, ApiKeys, BodyBudget, admin, auth, native};
 
 /// What every handler shares.
 pub struct Gateway {
@@ -27,6 +27,8 @@ pub struct Gateway {
     pub ingress: IngressHandle,
     /// Bounds on what clients may send.
     pub limits: Limits,
+    /// The bytes of all requests together.
+    pub bodies: BodyBudget,
     /// Who may call.
     pub keys: ApiKeys,
     /// The views and switches of the running cluster.
@@ -42,6 +44,12 @@ pub struct Gateway {
 pub struct Limits {
     /// Most bytes of a body.
     pub body_bytes: usize,
+    /// How long a client may take to send a body.
+    pub body_timeout: Duration,
+    /// How long a body may make no progress.
+    pub body_stall: Duration,
+    /// How long a client may take nothing of its answer.
+    pub reader_stall: Duration,
     /// Most tokens a request may ask to sample.
     pub max_output_tokens: u32,
     /// How long a request may take.
@@ -56,8 +64,10 @@ pub trait Operations: Send + Sync {
     fn readiness(&self) -> Readiness;
     /// Returns ranks, nodes, incarnations, queues and KV use. Asks every node, each within a bound of time.
     fn cluster(&self) -> Pin<Box<dyn Future<Output = serde_json::Value> + Send + '_>>;
-    /// Begins to drain: no new requests, running ones end.
+    /// Begins to drain: no new requests, running ones end. The process stays, until whoever started it ends it.
     fn drain(&self);
+    /// Returns whether a drain has begun.
+    fn draining(&self) -> bool;
     /// Returns the metrics in Prometheus' text format.
     fn metrics(&self) -> String;
 }
@@ -83,13 +93,16 @@ impl Gateway {
 
 /// Returns the endpoints over a gateway.
 pub fn router(gateway: Arc<Gateway>) -> Router {
-    let guarded = Router::new()
+    let work = Router::new()
         .route("/generate", post(native::generate))
-        .route("/v1/models", get(models::list))
-        .route("/v1/models/{id}", get(models::one))
         .route("/v1/chat/completions", post(chat::complete))
         .route("/v1/audio/speech", post(speech::speak))
         .route("/v1/audio/transcriptions", post(transcriptions::transcribe))
+        .route_layer(middleware::from_fn_with_state(Arc::clone(&gateway), admin::refuse_while_draining));
+    let guarded = Router::new()
+        .merge(work)
+        .route("/v1/models", get(models::list))
+        .route("/v1/models/{id}", get(models::one))
         .route("/v1/requests/{id}", delete(admin::cancel))
         .route("/metrics", get(admin::metrics))
         .route("/admin/cluster", get(admin::cluster))
@@ -106,6 +119,7 @@ pub fn router(gateway: Arc<Gateway>) -> Router {
         .method_not_allowed_fallback(admin::wrong_method)
         // Bodies are bounded where they are read, with a complaint that names the limit.
         .layer(DefaultBodyLimit::disable())
+        .layer(middleware::map_response_with_state(Arc::clone(&gateway), admin::say_when))
         .layer(CatchPanicLayer::custom(admin::panicked))
         .with_state(gateway)
 }

@@ -37,7 +37,11 @@ enum State {
 }
 
 /// Where a streamed body is written to. Dropped without [`BodyWriter::finish`], it breaks the body off.
-pub(crate) struct BodyWriter(mpsc::Sender<Piece>);
+pub(crate) struct BodyWriter {
+    pieces: mpsc::Sender<Piece>,
+    /// How long a client may take nothing before it counts as gone.
+    stall: Duration,
+}
 
 /// The body ends before its time: the connection is cut, so that a client notices even if it ignores error events.
 #[derive(Debug, thiserror::Error)]
@@ -47,9 +51,6 @@ struct Broken;
 /// Pieces that may wait for a slow client. The walker's credit bounds what stands behind them.
 const PIECES: usize = 4;
 
-/// How long a client may take nothing before it counts as gone.
-const STALLED: Duration = Duration::from_secs(120);
-
 /// The end of an OpenAI event stream that went well.
 pub(crate) const DONE_EVENT: &str = "data: [DONE]\n\n";
 
@@ -58,14 +59,15 @@ pub(crate) fn event(data: &Value) -> String {
     format!("data: {data}\n\n")
 }
 
-/// Returns a response whose body `write` produces in a task of its own. The task ends with the body.
-pub(crate) fn streamed<F, W>(content_type: &'static str, write: W) -> Response
+/// Returns a response whose body `write` produces in a task of its own. The task ends with the body, or when the client
+/// takes nothing of it for the time of `stall`.
+pub(crate) fn streamed<F, W>(content_type: &'static str, stall: Duration, write: W) -> Response
 where
     F: Future<Output = ()> + Send + 'static,
     W: FnOnce(BodyWriter) -> F,
 {
     let (sender, receiver) = mpsc::channel(PIECES);
-    tokio::spawn(write(BodyWriter(sender)));
+    tokio::spawn(write(BodyWriter { pieces: sender, stall }));
     let mut response = Response::new(Body::from_stream(Pieces { receiver, state: State::Open }));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
@@ -108,13 +110,14 @@ impl futures_core::Stream for Pieces {
 impl BodyWriter {
     /// Writes a piece; false when the client is gone or takes nothing any more.
     pub(crate) async fn send(&self, piece: impl Into<Bytes>) -> bool {
-        matches!(tokio::time::timeout(STALLED, self.0.send(Piece::Bytes(piece.into()))).await, Ok(Ok(())))
+        let sent = self.pieces.send(Piece::Bytes(piece.into()));
+        matches!(tokio::time::timeout(self.stall, sent).await, Ok(Ok(())))
     }
 
     /// Ends the body well.
     pub(crate) async fn finish(self) {
         // The client may be gone already: then there is nobody to tell.
-        let _ = tokio::time::timeout(STALLED, self.0.send(Piece::End)).await;
+        let _ = tokio::time::timeout(self.stall, self.pieces.send(Piece::End)).await;
     }
 
     /// Waits for a request's next event; nothing when the client went away meanwhile.
@@ -122,7 +125,7 @@ impl BodyWriter {
         tokio::select! {
             biased;
             next = call.next() => Some(next),
-            () = self.0.closed() => None,
+            () = self.pieces.closed() => None,
         }
     }
 }
@@ -134,12 +137,13 @@ mod tests {
 
     #[tokio::test]
     async fn an_unfinished_body_breaks_off_and_a_finished_one_does_not() {
-        let body = streamed("text/plain", |writer| async move {
+        let stall = Duration::from_secs(1);
+        let body = streamed("text/plain", stall, |writer| async move {
             assert!(writer.send("a").await);
             writer.finish().await;
         });
         assert_eq!(body.into_body().collect().await.unwrap().to_bytes(), "a");
-        let body = streamed("text/plain", |writer| async move {
+        let body = streamed("text/plain", stall, |writer| async move {
             writer.send("a").await;
         });
         assert!(body.into_body().collect().await.is_err());
@@ -148,7 +152,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_client_that_takes_nothing_counts_as_gone() {
         let (sender, mut receiver) = mpsc::channel(PIECES);
-        let writer = BodyWriter(sender);
+        let writer = BodyWriter { pieces: sender, stall: Duration::from_secs(30) };
         for _ in 0..PIECES {
             assert!(writer.send("a").await);
         }

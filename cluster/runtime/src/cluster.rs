@@ -9,7 +9,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use mstar_actors::{IngressHandle, NodeIx, Routes, Served};
 use mstar_config::{ApiKey, Deployment};
 use mstar_contract::{EngineUsage, Gauge};
-use mstar_gateway::{ApiKeys, Gateway, Limits};
+use mstar_gateway::{ApiKeys, BodyBudget, Gateway, Limits};
 use mstar_graph::ModelId;
 use mstar_supervisor::SupervisorRef;
 use tokio::task::AbortHandle;
@@ -84,10 +84,14 @@ impl Cluster {
             ingress,
             limits: Limits {
                 body_bytes: deployment.limits.body_bytes,
+                body_timeout: deployment.http.body_timeout,
+                body_stall: deployment.http.body_stall,
+                reader_stall: deployment.http.reader_stall,
                 max_output_tokens: deployment.limits.max_output_tokens,
                 deadline: deployment.limits.request_deadline,
                 retry_after_s: deployment.limits.retry_after_s,
             },
+            bodies: BodyBudget::new(deployment.http.bodies_bytes),
             keys: ApiKeys::new(keys.iter().map(ApiKey::expose)),
             operations: Arc::clone(&operations) as _,
             running: Default::default(),

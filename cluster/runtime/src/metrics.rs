@@ -10,6 +10,10 @@ use mstar_actors::metrics as names;
 pub const TENSORS: &str = "mstar_tensors_live";
 /// Bytes of tensors alive, by rank.
 pub const TENSOR_BYTES: &str = "mstar_tensor_bytes";
+/// Connections that are open.
+pub const CONNECTIONS: &str = "mstar_http_connections";
+/// Connections that were refused because too many were open.
+pub const CONNECTIONS_REFUSED: &str = "mstar_http_connections_refused_total";
 
 /// How often histograms are folded.
 pub(crate) const UPKEEP: Duration = Duration::from_secs(5);
@@ -55,4 +59,6 @@ fn describe() {
     metrics::describe_gauge!(names::UP, "Whether a node is up, by node.");
     metrics::describe_gauge!(TENSORS, "Tensors alive, by rank.");
     metrics::describe_gauge!(TENSOR_BYTES, "Bytes of tensors alive, by rank.");
+    metrics::describe_gauge!(CONNECTIONS, "Connections that are open.");
+    metrics::describe_counter!(CONNECTIONS_REFUSED, "Connections refused because too many were open.");
 }

@@ -86,7 +86,7 @@ impl ClusterOperations {
 impl Operations for ClusterOperations {
     fn readiness(&self) -> Readiness {
         let mut problems: Vec<String> = self.served.values().flat_map(|served| self.trouble(served)).collect();
-        if self.draining.load(Ordering::SeqCst) {
+        if self.draining() {
             problems.push("the server drains".to_owned());
         }
         Readiness { problems }
@@ -107,6 +107,10 @@ impl Operations for ClusterOperations {
                 );
             });
         }
+    }
+
+    fn draining(&self) -> bool {
+        self.draining.load(Ordering::SeqCst)
     }
 
     fn metrics(&self) -> String {

@@ -1,11 +1,8 @@
 //! The views and switches of operators.
 
-use std::sync::Arc;
-
 use mstar_tests::House;
 use mstar_tests::house::Outcome;
-use reqwest::StatusCode;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::wire::header;
 
@@ -45,27 +42,4 @@ async fn health_is_told_in_three_ways() -> Outcome {
     }
     house.close().await;
     Ok(())
-}
-
-#[tokio::test]
-async fn a_drain_refuses_the_new_and_lets_the_running_end() -> Outcome {
-    let house = Arc::new(House::boot("").await?);
-    let body = json!({"model": "scribe", "messages": [{"role": "user", "content": "let me finish"}]});
-    let running = {
-        let (house, body) = (Arc::clone(&house), body.clone());
-        tokio::spawn(async move { house.post("/v1/chat/completions").json(&body).send().await })
-    };
-    house.until("running", |view| view["requests"]["running"][0].is_object()).await?;
-    house.post("/admin/drain").send().await?.error_for_status()?;
-    house.until("draining", |view| view["draining"] == true).await?;
-    let refused = house.post("/v1/chat/completions").json(&body).send().await?;
-    assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
-    assert!(!header(&refused, "retry-after").is_empty());
-    for (path, status) in [("/readyz", 503), ("/health", 503), ("/healthz", 200)] {
-        assert_eq!(house.get(path).await?.status().as_u16(), status, "{path}");
-    }
-    house.gate.open();
-    let answer: Value = running.await??.error_for_status()?.json().await?;
-    assert_eq!(answer["choices"][0]["message"]["content"], "let me finish");
-    house.idle().await
 }

@@ -5,8 +5,9 @@ use mstar_tests::House;
 use mstar_tests::house::Outcome;
 use reqwest::Method;
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::io::AsyncWriteExt as _;
+
+use crate::raw::{answer, sent};
 
 /// A request that must be refused.
 pub(crate) struct Bad {
@@ -210,20 +211,6 @@ async fn paths_methods_and_ids_that_are_not_there_are_refused() -> Outcome {
     house.works().await?;
     house.close().await;
     Ok(())
-}
-
-/// Sends bytes as they are.
-async fn sent(house: &House, bytes: &[u8]) -> Outcome<TcpStream> {
-    let mut stream = TcpStream::connect(house.address()).await?;
-    stream.write_all(bytes).await?;
-    Ok(stream)
-}
-
-/// Returns what comes back until the server closes the connection.
-async fn answer(mut stream: TcpStream) -> Outcome<String> {
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).await?;
-    Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
 #[tokio::test]

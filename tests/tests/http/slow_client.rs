@@ -26,7 +26,7 @@ fn held(position: &Value) -> bool {
 
 #[tokio::test]
 async fn a_client_that_does_not_read_stops_its_producer_and_loses_nothing() -> Outcome {
-    let house = House::boot("[limits]\nclient_credit = 16\n").await?;
+    let house = House::boot("[limits]\nclient_credit = 16\n[http]\nreader_stall_s = 600\n").await?;
     let kwargs = format!("%7B%22walk%22%3A%22flood%22%2C%22items%22%3A{ITEMS}%7D");
     let form = format!("text=a+word+that+is+repeated&output_modalities=audio&model_kwargs={kwargs}");
     let head =

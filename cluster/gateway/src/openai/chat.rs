@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::chat_answer::{Answer, Head, choice, finish_name, usage_json};
 use super::chat_parse::{ChatCall, read_chat};
 use crate::body::read_json;
+use crate::budget::Held;
 use crate::call::{Call, Wanted};
 use crate::label::chosen_id;
 use crate::streamed::{BodyWriter, DONE_EVENT, event, streamed};
@@ -22,16 +23,18 @@ use crate::{ApiError, Gateway};
 /// Answers a conversation.
 pub(crate) async fn complete(State(gateway): State<Arc<Gateway>>, request: Request) -> Result<Response, ApiError> {
     let headers = request.headers().clone();
-    let body = read_json(request, &gateway.limits).await?;
+    let (body, held) = read_json(request, &gateway).await?;
     let chat = read_chat(&body, gateway.limits.max_output_tokens)?;
+    drop(body);
     let served = Arc::clone(gateway.served(chat.model.as_deref())?);
     let head = Head::new(served.model().id().as_str(), &chat);
     let (stream, include_usage) = (chat.stream, chat.include_usage);
-    let answers = Answers { gateway, served, headers, chat };
+    let stall = gateway.limits.reader_stall;
+    let answers = Answers { gateway, served, headers, chat, held };
     let first = answers.begin(0).await?;
     let labels = first.labels();
     Ok(labels(if stream {
-        streamed("text/event-stream", move |writer| write_stream(writer, first, answers, head, include_usage))
+        streamed("text/event-stream", stall, move |writer| write_stream(writer, first, answers, head, include_usage))
     } else {
         document(first, &answers, &head).await?
     }))
@@ -44,11 +47,13 @@ struct Answers {
     served: Arc<Served>,
     headers: HeaderMap,
     chat: ChatCall,
+    held: Arc<Held>,
 }
 
 impl Answers {
     async fn begin(&self, index: u64) -> Result<Call, ApiError> {
-        Call::begin(&self.gateway, &self.served, &self.headers, wanted(&self.chat, &self.headers, index)).await
+        let wanted = Wanted { body: Some(Arc::clone(&self.held)), ..wanted(&self.chat, &self.headers, index) };
+        Call::begin(&self.gateway, &self.served, &self.headers, wanted).await
     }
 }
 
@@ -69,6 +74,7 @@ fn wanted(chat: &ChatCall, headers: &HeaderMap, index: u64) -> Wanted {
         seed: chat.seed.map(|seed| seed.wrapping_add(index)),
         options: chat.options.clone(),
         options_at: "audio.",
+        body: None,
     }
 }
 

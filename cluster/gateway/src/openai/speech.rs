@@ -34,8 +34,9 @@ struct SpeechCall {
 /// Speaks a text.
 pub(crate) async fn speak(State(gateway): State<Arc<Gateway>>, request: Request) -> Result<Response, ApiError> {
     let headers = request.headers().clone();
-    let body = read_json(request, &gateway.limits).await?;
+    let (body, held) = read_json(request, &gateway).await?;
     let speech = read_speech(&body)?;
+    drop(body);
     let served = gateway.served(speech.model.as_deref())?;
     let wanted = Wanted {
         id: chosen_id(&headers),
@@ -44,15 +45,16 @@ pub(crate) async fn speak(State(gateway): State<Arc<Gateway>>, request: Request)
         outputs: BTreeSet::from([Modality::Audio]),
         seed: speech.seed,
         options: speech.options,
+        body: Some(held),
         ..Wanted::default()
     };
     let call = Call::begin(&gateway, served, &headers, wanted).await?;
     let labels = call.labels();
-    let format = speech.format;
+    let (format, stall) = (speech.format, gateway.limits.reader_stall);
     Ok(labels(match format {
         AudioFormat::Flac => flac(call).await?,
-        _ if speech.sse => streamed("text/event-stream", move |writer| write_events(writer, call, format)),
-        _ => streamed(format.content_type(), move |writer| write_audio(writer, call, format)),
+        _ if speech.sse => streamed("text/event-stream", stall, move |writer| write_events(writer, call, format)),
+        _ => streamed(format.content_type(), stall, move |writer| write_audio(writer, call, format)),
     }))
 }
 

@@ -38,7 +38,7 @@ const SEGMENT_PORT: &str = "segments";
 /// Writes down what is said in a file.
 pub(crate) async fn transcribe(State(gateway): State<Arc<Gateway>>, request: Request) -> Result<Response, ApiError> {
     let headers = request.headers().clone();
-    let form = read_form(request, &gateway.limits).await?;
+    let (form, held) = read_form(request, &gateway).await?;
     form.refuse_unknown(&FIELDS, &["file"])?;
     let format = form.one("response_format")?.unwrap_or("json").to_owned();
     if !FORMATS.contains(&format.as_str()) {
@@ -53,10 +53,11 @@ pub(crate) async fn transcribe(State(gateway): State<Arc<Gateway>>, request: Req
     let timestamps = !matches!(format.as_str(), "json" | "text");
     let mut wanted = read_wanted(form, timestamps)?;
     wanted.id = chosen_id(&headers);
+    wanted.body = Some(held);
     let call = Call::begin(&gateway, served, &headers, wanted).await?;
     let labels = call.labels();
     Ok(labels(if stream {
-        streamed("text/event-stream", move |writer| write_events(writer, call))
+        streamed("text/event-stream", gateway.limits.reader_stall, move |writer| write_events(writer, call))
     } else {
         let (emissions, summary) = call.collect().await?;
         document(&emissions, &summary, &format)

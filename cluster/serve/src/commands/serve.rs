@@ -53,7 +53,7 @@ impl Running {
         busy: Busy,
         hear: impl Fn(&BootEvent) + Send + Sync + 'static,
     ) -> Result<Self> {
-        let Read { deployment, name, folder } = deployment::read(&args.deployment, &setting.zoo)?;
+        let Read { deployment, name, folder, .. } = deployment::read(&args.deployment, &setting.zoo)?;
         let Setting { environment, zoo, log } = setting;
         let telemetry = Telemetry::start(&telemetry(&deployment, &environment, log))?;
         let mut signals = Signals::take()?;
@@ -86,7 +86,7 @@ impl Running {
             cluster = Cluster::boot(boot) => cluster?,
             signal = signals.next() => anyhow::bail!("{signal} during the boot"),
         };
-        let server = Server::start(listener, cluster.gateway().clone())?;
+        let server = Server::start(listener, &cluster)?;
         let models: Vec<&str> = cluster.deployment().served().collect();
         tracing::info!("listens on http://{} and serves {}", server.address(), models.join(", "));
         Ok(Self { cluster, server, telemetry, signals })
@@ -107,9 +107,9 @@ impl Running {
         self.end().await
     }
 
-    /// Stops accepting, lets running requests end within the deployment's bound, flushes spans.
+    /// Lets running requests end within the deployment's bound, during which new ones are told 503; then stops accepting,
+    /// and flushes spans.
     pub(crate) async fn end(mut self) -> Result<ExitCode> {
-        self.server.stop_accepting();
         let within = self.cluster.deployment().limits.drain;
         let tell = |count: usize| tracing::info!("requests that still run: {count}; {} s at most", within.as_secs());
         tokio::select! {
