@@ -1,6 +1,5 @@
 //! A client of the native endpoint: sends one request, hands over what streams back, and keeps the times.
 
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
@@ -147,31 +146,4 @@ fn parse_line(line: &[u8], after: Duration) -> Result<Line> {
         bail!("{}", String::from_utf8_lossy(&bytes));
     }
     Ok(Line { modality, bytes, metadata: value["metadata"].clone(), after })
-}
-
-/// Collects spoken output.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Recording {
-    samples: Vec<i16>,
-    sample_rate: u32,
-}
-
-impl Recording {
-    /// Adds a line of modality `audio`.
-    pub(crate) fn push(&mut self, line: &Line) {
-        self.sample_rate = line.metadata["sample_rate"].as_u64().and_then(|r| u32::try_from(r).ok()).unwrap_or(24_000);
-        self.samples.extend(line.bytes.chunks_exact(2).map(|b| i16::from_le_bytes([b[0], b[1]])));
-    }
-
-    /// Returns its length in seconds.
-    pub(crate) fn seconds(&self) -> f64 {
-        if self.sample_rate == 0 { 0.0 } else { self.samples.len() as f64 / f64::from(self.sample_rate) }
-    }
-
-    /// Writes it as a wav file.
-    pub(crate) fn write(&self, path: &Path) -> Result<()> {
-        let samples: Vec<f32> = self.samples.iter().map(|&s| f32::from(s) / 32_767.0).collect();
-        let bytes = mstar_media::encode(mstar_media::AudioFormat::Wav, &samples, self.sample_rate.max(1))?;
-        std::fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
-    }
 }

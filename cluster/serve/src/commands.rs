@@ -39,7 +39,7 @@ pub(crate) async fn run(cli: Cli, environment: Environment) -> Result<ExitCode> 
         Command::Pull(args) => pull::pull(&args, &setting).await,
         Command::Models(args) => models::list(&args, &setting),
         Command::Graph(args) => graph::draw(&args, &setting),
-        Command::Check(args) => Ok(check::check(&args, &setting)),
+        Command::Check(args) => check::check(&args, &setting),
         Command::Run(args) => run::run(&args, setting.key()).await,
         Command::Verify(args) => verify::verify(&args, &setting),
     }

@@ -21,6 +21,8 @@ pub(crate) struct Read {
     pub(crate) deployment: Deployment,
     /// Its file's name, for messages.
     pub(crate) name: String,
+    /// Its file's text.
+    pub(crate) text: String,
     /// The folder that its relative paths are seen from.
     pub(crate) folder: PathBuf,
 }
@@ -38,7 +40,7 @@ pub(crate) fn read(args: &DeploymentArgs, zoo: &Zoo) -> Result<Read> {
 fn parse(name: &str, text: &str, folder: &Path, zoo: &Zoo) -> Result<Read> {
     let deployment = Deployment::parse(name, text, &zoo.catalogue()).map_err(|report| anyhow!("{report}"))?;
     NodeTable::of(&deployment, zoo).with_context(|| name.to_owned())?;
-    Ok(Read { deployment, name: name.to_owned(), folder: folder.to_path_buf() })
+    Ok(Read { deployment, name: name.to_owned(), text: text.to_owned(), folder: folder.to_path_buf() })
 }
 
 #[cfg(test)]

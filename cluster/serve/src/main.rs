@@ -4,7 +4,9 @@ mod cli;
 mod client;
 mod commands;
 mod deployment;
+mod output;
 mod pulling;
+mod recording;
 
 use std::process::ExitCode;
 
@@ -12,13 +14,17 @@ use clap::Parser as _;
 use mstar_config::Environment;
 
 use crate::cli::Cli;
+use crate::output::{Closed, note};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let environment = Environment::read();
     let outcome = runtime().and_then(|runtime| runtime.block_on(commands::run(cli, environment)));
     outcome.unwrap_or_else(|error| {
-        eprintln!("mstar: {error:#}");
+        if error.is::<Closed>() {
+            return ExitCode::SUCCESS;
+        }
+        note(format_args!("mstar: {error:#}"));
         ExitCode::FAILURE
     })
 }

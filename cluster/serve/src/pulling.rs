@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use mstar_weights::Event;
 
+use crate::output::note;
+
 /// The bars of all files under way. Clones share them.
 #[derive(Clone)]
 pub(crate) struct Bars {
@@ -52,7 +54,7 @@ impl Bars {
         let mut files = self.lock();
         let make = || {
             if self.all.is_hidden() {
-                eprintln!("{file}: fetching {} MB", total.div_ceil(1_000_000));
+                note(format_args!("{file}: fetching {} MB", total.div_ceil(1_000_000)));
             }
             let bar = self.all.add(ProgressBar::new(total)).with_message(file);
             bar.set_style(ProgressStyle::with_template(LOOK).expect("invariant: the template is well formed"));
@@ -63,7 +65,7 @@ impl Bars {
 
     fn say(&self, line: &str) {
         if self.all.is_hidden() || self.all.println(line).is_err() {
-            eprintln!("{line}");
+            note(line);
         }
     }
 

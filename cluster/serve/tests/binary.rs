@@ -2,7 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot begin has failed")]
 
-use std::io::BufReader;
+use std::io::{BufReader, Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 
@@ -53,6 +54,52 @@ fn graphs_and_models_are_shown() {
 }
 
 #[test]
+fn a_reader_that_left_ends_a_command_without_a_word() {
+    let folder = tempfile::tempdir().unwrap();
+    let good = deployment(folder.path(), FAKE);
+    for args in [&["models"][..], &["graph", "voice"], &["--fake", "check", &good], &["--help"]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = mstar(args).stdout(writer).stderr(Stdio::piped()).output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), told.as_ref()), (Some(0), ""), "{args:?}");
+    }
+    // Nor does a command fall over that has nobody to complain to.
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let status = mstar(&["graph", "nobody"]).stderr(writer).status().unwrap();
+    assert_eq!(status.code(), Some(1));
+}
+
+#[test]
+fn what_a_deployment_names_on_disk_is_looked_at() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    std::fs::write(at("a_file"), "# no keys\n").unwrap();
+    let text =
+        "api_keys_file = 'a_file'\n[model.smollm2]\nweights = 'nowhere'\n[model.hibari]\n[cache]\ndir = 'a_file'\n";
+    let bad =
+        deployment(folder.path(), &text.replace("dir = 'a_file'", &format!("dir = '{}'", at("a_file").display())));
+    let output = mstar(&["check", &bad]).env_remove("MSTAR_CACHE").output().unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), told.lines().count()), (Some(1), 4), "{told}");
+    for (line, what) in told.lines().zip([
+        format!("{bad}:1:17: api_keys_file: api_keys_file {} has no keys", at("a_file").display()),
+        format!("{bad}:3:11: model.smollm2.weights: "),
+        format!("{bad}:6:7: cache.dir: {} is not a folder", at("a_file").display()),
+        format!("3 problems in {bad}"),
+    ]) {
+        assert!(line.starts_with(&what), "{line}\n{what}");
+    }
+    // Weights that are yet to be fetched keep no deployment from booting.
+    let good = deployment(folder.path(), "[model.hibari]\n");
+    let output = mstar(&["check", &good]).env("MSTAR_CACHE", at("cache")).output().unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && told.starts_with(&format!("{good}: warning: cache.dir: ")), "{told}");
+    assert!(!at("cache").exists(), "looking makes nothing");
+}
+
+#[test]
 fn a_deployment_is_checked_offline() {
     let folder = tempfile::tempdir().unwrap();
     let good = deployment(folder.path(), FAKE);
@@ -78,6 +125,21 @@ impl Served {
         let line = next_with(&mut log, "listens on http://");
         let url = line.split_whitespace().find(|word| word.starts_with("http://")).unwrap().to_owned();
         Self { child, log, url }
+    }
+
+    /// Begins an exchange of bytes.
+    fn send(&self, request: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(self.url.trim_start_matches("http://")).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        stream
+    }
+
+    /// Returns the whole answer to a request without a body.
+    fn ask(&self, method_and_path: &str) -> String {
+        let head = format!("{method_and_path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 0\r\n\r\n");
+        let mut answer = String::new();
+        self.send(&head).read_to_string(&mut answer).unwrap();
+        answer
     }
 
     fn terminate(&self) {
@@ -131,4 +193,69 @@ fn a_port_that_is_taken_is_named() {
     let served = Served::start(&config);
     let address = served.url.trim_start_matches("http://");
     check(&["--fake", "serve", "--config", &config, "--listen", address], 1, &format!("cannot listen on {address}"));
+}
+
+#[test]
+fn a_file_that_cannot_be_written_is_noticed_before_anything_is_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    // Nobody listens there: the file is complained about first.
+    let ask = ["run", "fake", "--text", "hello", "--server", "http://127.0.0.1:9", "--out"];
+    let nowhere = folder.path().join("nowhere/reply.wav");
+    check(&[&ask[..], &[nowhere.to_str().unwrap()]].concat(), 1, "cannot write");
+    let unused = folder.path().join("reply.wav");
+    check(&[&ask[..], &[unused.to_str().unwrap()]].concat(), 1, "no answer from http://");
+    assert!(!unused.exists(), "nothing came, so nothing is left behind");
+}
+
+#[test]
+fn no_audio_is_no_file_and_no_success() {
+    let folder = tempfile::tempdir().unwrap();
+    let served = Served::start(&deployment(folder.path(), FAKE));
+    let out = folder.path().join("reply.wav");
+    let ask = ["run", "fake", "--text", "hello there", "-o", "walk=echo", "--outputs", "text", "--server", &served.url];
+    check(&[&ask[..], &["--out", out.to_str().unwrap()]].concat(), 1, "no audio came");
+    assert!(!out.exists());
+}
+
+/// Begins a request that stays until its client reads, or leaves.
+fn flood(served: &Served) -> TcpStream {
+    let form = "text=a+word&output_modalities=audio&model_kwargs=%7B%22walk%22%3A%22flood%22%2C%22items%22%3A65536%7D";
+    let head = "POST /generate HTTP/1.1\r\nhost: x\r\ncontent-type: application/x-www-form-urlencoded\r\n";
+    let mut client = served.send(&format!("{head}content-length: {}\r\n\r\n{form}", form.len()));
+    let mut begun = [0; 12];
+    client.read_exact(&mut begun).unwrap();
+    assert_eq!(&begun, b"HTTP/1.1 200");
+    client
+}
+
+#[test]
+fn a_server_that_is_asked_to_end_says_so_until_its_requests_have_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let patient = FAKE.replace("drain_s = 5", "drain_s = 600\nretry_after_s = 8\n[http]\nreader_stall_s = 600");
+    let mut served = Served::start(&deployment(folder.path(), &patient));
+    let running = flood(&served);
+    served.terminate();
+    next_with(&mut served.log, "SIGTERM: no new requests");
+    // The signal was heard; the drain begins right after.
+    let mut ready = served.ask("GET /readyz");
+    while ready.starts_with("HTTP/1.1 200") {
+        ready = served.ask("GET /readyz");
+    }
+    for told in [ready, served.ask("POST /v1/audio/speech")] {
+        assert!(told.starts_with("HTTP/1.1 503") && told.contains("retry-after: 8\r\n"), "{told}");
+    }
+    assert!(served.ask("GET /healthz").starts_with("HTTP/1.1 200"));
+    drop(running);
+    assert_eq!(served.child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_drained_server_ends_when_it_is_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut served = Served::start(&deployment(folder.path(), FAKE));
+    assert!(served.ask("POST /admin/drain").starts_with("HTTP/1.1 200"));
+    next_with(&mut served.log, "drained: all requests ended");
+    assert!(served.ask("GET /healthz").starts_with("HTTP/1.1 200"), "it stays");
+    served.terminate();
+    assert_eq!(served.child.wait().unwrap().code(), Some(0));
 }

@@ -1,6 +1,5 @@
 //! `mstar demo`: boots the deployment, asks it a spoken question over HTTP, shows the answer and where the time went.
 
-use std::io::Write as _;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -11,11 +10,13 @@ use serde_json::Map;
 use tokio::time::Instant;
 
 use crate::cli::DemoArgs;
-use crate::client::{Client, Line, Prompt, Recording};
+use crate::client::{Client, Line, Prompt};
 use crate::commands::Setting;
 use crate::commands::run::read_recording;
 use crate::commands::serve::{Busy, Running};
 use crate::commands::timeline::Timeline;
+use crate::output::{say, show};
+use crate::recording::{Recording, WavFile};
 
 /// A question asked by a voice of this project: 16 kHz, mono.
 const QUESTION: &[u8] = include_bytes!("../../assets/question.wav");
@@ -35,6 +36,7 @@ pub(crate) async fn demo(args: &DemoArgs, setting: Setting) -> Result<ExitCode> 
         Some(path) => read_recording(path)?,
         None => ("question.wav".to_owned(), QUESTION.to_vec()),
     };
+    let file = WavFile::open(&args.out)?;
     let key = setting.key();
     let began = Instant::now();
     let weights = Arc::new(Mutex::new(Duration::ZERO));
@@ -52,12 +54,12 @@ pub(crate) async fn demo(args: &DemoArgs, setting: Setting) -> Result<ExitCode> 
     let client = Client::new(&format!("http://{}", running.server.address()), key)?;
     let model = running.cluster.deployment().default_model.clone();
     let asked = running.unless_asked(ask(&client, model, question, &mut screen)).await;
-    let outcome = asked.and_then(|()| screen.finish(args));
+    let outcome = asked.and_then(|()| screen.finish(args, file));
     match (outcome, args.once) {
-        (Ok(()), false) => {
-            println!("Serving on http://{} until Ctrl-C.", running.server.address());
-            running.until_asked().await
-        }
+        (Ok(()), false) => match say(format_args!("Serving on http://{} until Ctrl-C.", running.server.address())) {
+            Ok(()) => running.until_asked().await,
+            Err(closed) => running.end().await.and(Err(closed)),
+        },
         (outcome, _) => {
             let ended = running.end().await?;
             outcome.map(|()| ended)
@@ -74,7 +76,7 @@ async fn ask(client: &Client, model: String, question: (String, Vec<u8>), screen
         options: Map::from_iter([("temperature".to_owned(), 0.into())]),
         ..Prompt::default()
     };
-    println!("Asking a spoken question ({}).", prompt.audio.as_ref().map_or("", |(name, _)| name));
+    say(format_args!("Asking a spoken question ({}).", prompt.audio.as_ref().map_or("", |(name, _)| name)))?;
     let ended = client.generate(&prompt, |line| screen.show(line)).await?;
     screen.timeline.total = ended.total;
     Ok(())
@@ -85,7 +87,6 @@ async fn ask(client: &Client, model: String, question: (String, Vec<u8>), screen
 impl Screen {
     /// Shows one thing that streamed back.
     fn show(&mut self, line: &Line) -> Result<()> {
-        let mut out = std::io::stdout();
         match line.modality.as_str() {
             "audio" => {
                 self.timeline.first_audio.get_or_insert(line.after);
@@ -94,17 +95,16 @@ impl Screen {
             "detail" => {
                 if let Some(text) = line.transcript() {
                     self.timeline.heard.get_or_insert(line.after);
-                    writeln!(out, "Heard:  {}", text.trim())?;
+                    say(format_args!("Heard:  {}", text.trim()))?;
                 }
             }
             "text" => {
                 self.timeline.first_text.get_or_insert(line.after);
                 if !self.replying {
-                    write!(out, "Reply:  ")?;
+                    show(b"Reply:  ")?;
                     self.replying = true;
                 }
-                out.write_all(&line.bytes)?;
-                out.flush()?;
+                show(&line.bytes)?;
             }
             _ => {}
         }
@@ -112,11 +112,10 @@ impl Screen {
     }
 
     /// Writes the recording and the time line.
-    fn finish(&mut self, args: &DemoArgs) -> Result<()> {
-        self.recording.write(&args.out)?;
+    fn finish(&mut self, args: &DemoArgs, file: WavFile) -> Result<()> {
+        file.write(&self.recording)?;
         self.timeline.audio_seconds = self.recording.seconds();
-        println!("\nSpoken: {}", args.out.display());
-        println!("Time:   {}", self.timeline);
-        Ok(())
+        say(format_args!("\nSpoken: {}", args.out.display()))?;
+        say(format_args!("Time:   {}", self.timeline))
     }
 }

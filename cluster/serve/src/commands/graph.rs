@@ -1,6 +1,5 @@
 //! `mstar graph`: draws a model's Walk Graph.
 
-use std::io::Write as _;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
@@ -8,6 +7,7 @@ use mstar_graph::draw;
 
 use crate::cli::GraphArgs;
 use crate::commands::Setting;
+use crate::output::say;
 
 /// Writes the drawing to standard output.
 pub(crate) fn draw(args: &GraphArgs, setting: &Setting) -> Result<ExitCode> {
@@ -16,10 +16,6 @@ pub(crate) fn draw(args: &GraphArgs, setting: &Setting) -> Result<ExitCode> {
         bail!("no model {:?} in this build; there are {}", args.model, known.join(", "));
     };
     let drawing = if args.dot { draw::dot(model.graph()) } else { draw::mermaid(model.graph()) };
-    let written = writeln!(std::io::stdout(), "{}", drawing.trim_end());
-    // A pager that closed its end has seen enough.
-    match written {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(ExitCode::SUCCESS),
-    }
+    say(drawing.trim_end())?;
+    Ok(ExitCode::SUCCESS)
 }

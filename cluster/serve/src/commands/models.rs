@@ -12,6 +12,7 @@ use mstar_zoo::{Entry, Zoo};
 use crate::cli::DeploymentArgs;
 use crate::commands::Setting;
 use crate::deployment;
+use crate::output::say;
 
 /// Prints each model with what goes in and comes out, its walks, and where its weights lie.
 pub(crate) fn list(args: &DeploymentArgs, setting: &Setting) -> Result<ExitCode> {
@@ -26,18 +27,18 @@ pub(crate) fn list(args: &DeploymentArgs, setting: &Setting) -> Result<ExitCode>
             (true, false) => "",
             (false, _) => "  (not served by this deployment)",
         };
-        println!("{id}{note}\n    {}", card.summary);
-        println!("    takes {}; gives {}", names(&card.inputs), names(&card.outputs));
+        say(format_args!("{id}{note}\n    {}", card.summary))?;
+        say(format_args!("    takes {}; gives {}", names(&card.inputs), names(&card.outputs)))?;
         let walks: Vec<&str> = entry.model.graph().walks().map(|(_, walk)| walk.name.as_str()).collect();
-        println!("    walks: {}", walks.join(", "));
+        say(format_args!("    walks: {}", walks.join(", ")))?;
         if !card.voices.is_empty() {
-            println!("    voices: {}", card.voices.join(", "));
+            say(format_args!("    voices: {}", card.voices.join(", ")))?;
         }
         if !card.options.is_empty() {
-            println!("    options: {}", card.options.join(", "));
+            say(format_args!("    options: {}", card.options.join(", ")))?;
         }
         for name in packages(&setting.zoo, entry) {
-            println!("    weights {name}: {}", place(name, cache.as_ref()));
+            say(format_args!("    weights {name}: {}", place(name, cache.as_ref())))?;
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -9,6 +9,7 @@ use mstar_weights::Cache;
 use crate::cli::PullArgs;
 use crate::commands::{Setting, models};
 use crate::deployment;
+use crate::output::say;
 use crate::pulling::Bars;
 
 /// Fetches, verifies and converts, and says where things lie.
@@ -34,7 +35,7 @@ pub(crate) async fn pull(args: &PullArgs, setting: &Setting) -> Result<ExitCode>
         });
         let dir = task.await??;
         bars.clear();
-        println!("{package}: {}", dir.path().display());
+        say(format_args!("{package}: {}", dir.path().display()))?;
     }
     Ok(ExitCode::SUCCESS)
 }

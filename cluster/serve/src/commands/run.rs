@@ -1,6 +1,5 @@
 //! `mstar run`: sends one request to a running server.
 
-use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -8,7 +7,9 @@ use anyhow::{Context as _, Result, bail};
 use serde_json::{Map, Value};
 
 use crate::cli::RunArgs;
-use crate::client::{Client, Prompt, Recording};
+use crate::client::{Client, Prompt};
+use crate::output::{note, say, show};
+use crate::recording::{Recording, WavFile};
 
 /// Sends the request and shows what comes back.
 pub(crate) async fn run(args: &RunArgs, default_key: Option<String>) -> Result<ExitCode> {
@@ -30,27 +31,28 @@ pub(crate) async fn run(args: &RunArgs, default_key: Option<String>) -> Result<E
         (None, Some(_)) => vec!["text".to_owned(), "audio".to_owned()],
         (None, None) => vec!["text".to_owned()],
     };
+    // Before anybody works for it.
+    let file = args.out.as_deref().map(WavFile::open).transpose()?;
     let client = Client::new(&args.server, args.api_key.clone().or(default_key))?;
     let mut recording = Recording::default();
-    let mut out = std::io::stdout();
     let ended = client
         .generate(&prompt, |line| {
             match line.modality.as_str() {
-                "text" => out.write_all(&line.bytes).and_then(|()| out.flush())?,
+                "text" => show(&line.bytes)?,
                 "audio" => recording.push(line),
-                "detail" => eprintln!("{}", String::from_utf8_lossy(&line.bytes)),
-                other => eprintln!("[{other}: {} bytes]", line.bytes.len()),
+                "detail" => note(String::from_utf8_lossy(&line.bytes)),
+                other => note(format_args!("[{other}: {} bytes]", line.bytes.len())),
             }
             Ok(())
         })
         .await?;
-    writeln!(out)?;
-    if let Some(path) = &args.out {
-        recording.write(path)?;
-        eprintln!("{:.2} s of audio written to {}", recording.seconds(), path.display());
+    say("")?;
+    if let (Some(file), Some(path)) = (file, &args.out) {
+        file.write(&recording)?;
+        note(format_args!("{:.2} s of audio written to {}", recording.seconds(), path.display()));
     }
     let trace = ended.traceparent.map_or_else(String::new, |trace| format!(", trace {trace}"));
-    eprintln!("request {} took {:.2} s{trace}", ended.request_id, ended.total.as_secs_f64());
+    note(format_args!("request {} took {:.2} s{trace}", ended.request_id, ended.total.as_secs_f64()));
     Ok(ExitCode::SUCCESS)
 }
 

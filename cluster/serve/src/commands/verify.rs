@@ -11,6 +11,7 @@ use mstar_weights::Cache;
 use crate::cli::VerifyArgs;
 use crate::commands::Setting;
 use crate::deployment;
+use crate::output::say;
 use crate::pulling::Bars;
 
 /// Prints the report as JSON; a check that fails is a failure of the command.
@@ -25,8 +26,11 @@ pub(crate) fn verify(args: &VerifyArgs, setting: &Setting) -> Result<ExitCode> {
         "real" => real(args, setting, &cx)?,
         other => bail!("no family {other:?}; there are whisper_gemma and real"),
     };
-    println!("{:#}", report.to_json(&args.family));
-    Ok(if report.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let said = say(format_args!("{:#}", report.to_json(&args.family)));
+    if !report.passed() {
+        return Ok(ExitCode::FAILURE);
+    }
+    said.map(|()| ExitCode::SUCCESS)
 }
 
 /// The default weights against what other implementations made of them.
