@@ -40,8 +40,9 @@ pub struct DeviceSpec {
     pub routes: Arc<Routes>,
 }
 
-/// Makes an engine on the rank's thread: reads, converts and packs the weights.
-pub type MakeEngine = Box<dyn FnOnce(&Cx, &Arc<Gauge>) -> Result<Box<dyn Engine>, LoadError> + Send>;
+/// Makes an engine on the rank's thread: reads, converts and packs the weights. Called again when an engine is found to
+/// be broken beyond a reset.
+pub type MakeEngine = Box<dyn Fn(&Cx, &Arc<Gauge>) -> Result<Box<dyn Engine>, LoadError> + Send>;
 
 /// A rank could not do what it was asked.
 #[derive(Debug, thiserror::Error)]

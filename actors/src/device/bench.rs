@@ -8,16 +8,23 @@ use mstar_contract::{Engine, EngineUsage, ExecuteCx, Room, Row, RowProgress};
 use mstar_supervisor::Incarnation;
 use tokio::time::Instant;
 
-use crate::device::{DeviceError, DeviceSpec, Install};
+use crate::device::{DeviceError, DeviceSpec, Install, MakeEngine};
 use crate::ids::IdMap;
 use crate::messages::{Batch, DeviceCommand, Executed, NodeIx, NodeMsg};
 
 /// A rank's engines.
 pub(crate) struct Bench {
     pub(crate) spec: DeviceSpec,
-    engines: IdMap<NodeIx, Box<dyn Engine>>,
+    bays: IdMap<NodeIx, Bay>,
     /// The latest life of each node that was heard of.
     lives: IdMap<NodeIx, Incarnation>,
+}
+
+/// A node's place on the bench.
+struct Bay {
+    make: MakeEngine,
+    /// The engine, or why there is none.
+    engine: Result<Box<dyn Engine>, String>,
 }
 
 /// The rows of a batch, sorted by whether they run now.
@@ -32,22 +39,23 @@ struct Sorted {
 
 impl Bench {
     pub(crate) fn new(spec: DeviceSpec) -> Self {
-        Self { spec, engines: IdMap::default(), lives: IdMap::default() }
+        Self { spec, bays: IdMap::default(), lives: IdMap::default() }
     }
 
     /// Makes an engine and says what came of it.
     pub(crate) fn install(&mut self, install: Install) {
         let Install { node, make, reply } = install;
-        let made = catch_unwind(AssertUnwindSafe(|| make(&self.spec.cx, &self.spec.gauge)));
-        let outcome = match made {
-            Ok(Ok(engine)) => {
-                self.engines.insert(node, engine);
-                Ok(())
-            }
-            Ok(Err(error)) => Err(DeviceError::Load(error)),
-            Err(panic) => Err(DeviceError::Panicked(words(&*panic))),
-        };
+        let outcome = self.make(&make).map(|engine| {
+            self.bays.insert(node, Bay { make, engine: Ok(engine) });
+        });
         let _ = reply.send(outcome);
+    }
+
+    fn make(&self, make: &MakeEngine) -> Result<Box<dyn Engine>, DeviceError> {
+        match catch_unwind(AssertUnwindSafe(|| make(&self.spec.cx, &self.spec.gauge))) {
+            Ok(made) => made.map_err(DeviceError::Load),
+            Err(panic) => Err(DeviceError::Panicked(words(&*panic))),
+        }
     }
 
     /// Carries out a command. A batch's outcome is returned, with the time that the engine pretends to have taken.
@@ -56,16 +64,16 @@ impl Bench {
             DeviceCommand::Execute(batch) => {
                 let node = batch.node;
                 let executed = self.execute(batch);
-                let simulated = self.engines.get(&node).and_then(|engine| engine.simulated());
+                let simulated = self.engine(node).and_then(|engine| engine.simulated());
                 return Some((node, executed, simulated));
             }
-            DeviceCommand::Retire(node, key) => self.with(node, |engine| engine.retire(key)),
+            DeviceCommand::Retire(node, key) => self.forget(node, "a request", |engine| engine.retire(key)),
             DeviceCommand::Reset(node, life) => {
                 let latest = self.lives.entry(node).or_insert(life);
                 // What a dead life says after the next one began is of the past.
                 if *latest <= life {
                     *latest = life;
-                    self.with(node, |engine| engine.reset());
+                    self.reset(node);
                 }
             }
             DeviceCommand::Usage(node, reply) => {
@@ -93,9 +101,10 @@ impl Bench {
             ran: Duration::ZERO,
             broken: None,
         };
-        let Some(engine) = self.engines.get_mut(&node) else {
-            executed.broken = Some("its rank has no engine for it".to_owned());
-            return executed;
+        let engine = match self.bays.get_mut(&node).map(|bay| &mut bay.engine) {
+            Some(Ok(engine)) => engine,
+            Some(Err(why)) => return Executed { broken: Some(why.clone()), ..executed },
+            None => return Executed { broken: Some("its rank has no engine for it".to_owned()), ..executed },
         };
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             let sorted = sort(&**engine, &op, rows, max_tokens);
@@ -110,9 +119,7 @@ impl Bench {
             Ok((done, postponed)) => (executed.rows, executed.postponed) = (done, postponed),
             Err(panic) => {
                 executed.broken = Some(words(&*panic));
-                if catch_unwind(AssertUnwindSafe(|| engine.reset())).is_err() {
-                    self.engines.remove(&node);
-                }
+                self.forget(node, "everything", |engine| engine.reset());
             }
         }
         executed.usage = self.usage(node);
@@ -121,15 +128,43 @@ impl Bench {
     }
 
     fn usage(&self, node: NodeIx) -> EngineUsage {
-        self.engines.get(&node).map(|engine| engine.usage()).unwrap_or_default()
+        self.engine(node).map(|engine| engine.usage()).unwrap_or_default()
     }
 
-    fn with(&mut self, node: NodeIx, act: impl FnOnce(&mut dyn Engine)) {
-        let Some(engine) = self.engines.get_mut(&node) else { return };
-        if catch_unwind(AssertUnwindSafe(|| act(&mut **engine))).is_err() {
-            // An engine that cannot even forget is not to be trusted with anything: its node finds none and fails.
-            self.engines.remove(&node);
+    fn engine(&self, node: NodeIx) -> Option<&dyn Engine> {
+        self.bays.get(&node)?.engine.as_deref().ok()
+    }
+
+    /// Lets an engine forget something. One that cannot is not to be trusted with anything: its node finds none, ends,
+    /// and is reset.
+    fn forget(&mut self, node: NodeIx, what: &str, act: impl FnOnce(&mut dyn Engine)) {
+        let Some(bay) = self.bays.get_mut(&node) else { return };
+        let Ok(engine) = &mut bay.engine else { return };
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| act(&mut **engine))) {
+            bay.empty(format!("it could not forget {what}: {}", words(&*panic)));
         }
+    }
+
+    /// Lets an engine forget everything; where it cannot, or is gone, another is made in its place.
+    fn reset(&mut self, node: NodeIx) {
+        self.forget(node, "everything", |engine| engine.reset());
+        let Some(mut bay) = self.bays.remove(&node) else { return };
+        if let Err(why) = &bay.engine {
+            let name = self.spec.routes.name(node);
+            tracing::warn!(node = name, "the engine is made anew: {why}");
+            bay.engine = self.make(&bay.make).map_err(|error| format!("it could not be made anew: {}", chain(&error)));
+        }
+        self.bays.insert(node, bay);
+    }
+}
+
+// --- impl Bay ---
+
+impl Bay {
+    /// Drops the engine at once: there may not be memory for two.
+    fn empty(&mut self, why: String) {
+        let engine = std::mem::replace(&mut self.engine, Err(why));
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(engine)));
     }
 }
 
@@ -158,8 +193,110 @@ fn sort(engine: &dyn Engine, op: &mstar_graph::OpName, rows: Vec<Row>, max_token
     sorted
 }
 
+/// Returns an error with its causes.
+fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
+
 /// Returns a panic's message.
 fn words(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use mstar_contract::{Gauge, LoadError, RequestKey};
+    use mstar_graph::OpName;
+    use mstar_kernels::Cx;
+
+    use super::*;
+    use crate::routes::Routes;
+
+    const NODE: NodeIx = NodeIx(0);
+
+    /// An engine that panics at whatever it is told to.
+    struct Fragile(&'static str);
+
+    impl Fragile {
+        fn at(&self, what: &str) {
+            assert!(self.0 != what, "cannot {what}");
+        }
+    }
+
+    impl Engine for Fragile {
+        fn room(&self, _: &OpName, _: &Row) -> Room {
+            Room::Ready
+        }
+        fn execute(&mut self, _: &OpName, _: Vec<Row>, _: &ExecuteCx<'_>) -> Vec<RowProgress> {
+            Vec::new()
+        }
+        fn retire(&mut self, _: RequestKey) {
+            self.at("retire");
+        }
+        fn reset(&mut self) {
+            self.at("reset");
+        }
+        fn usage(&self) -> EngineUsage {
+            EngineUsage::default()
+        }
+    }
+
+    /// A bench with an engine that is `first`; those made later are sound, or are not made at all.
+    fn bench(first: &'static str, again: Result<(), &'static str>) -> (Bench, Arc<AtomicU32>) {
+        let (cx, gauge) = (Cx::with_threads(1).unwrap(), Gauge::new("cpu0"));
+        let mut bench = Bench::new(DeviceSpec { name: "cpu0".into(), cx, gauge, routes: Routes::new(["n"]) });
+        let made = Arc::new(AtomicU32::new(0));
+        let count = Arc::clone(&made);
+        let make = move |_: &Cx, _: &Arc<Gauge>| -> Result<Box<dyn Engine>, LoadError> {
+            match (count.fetch_add(1, Ordering::SeqCst), &again) {
+                (0, _) => Ok(Box::new(Fragile(first))),
+                (_, Ok(())) => Ok(Box::new(Fragile("nothing"))),
+                (_, Err(why)) => Err(LoadError { component: "c".into(), message: (*why).to_owned() }),
+            }
+        };
+        let (reply, _) = tokio::sync::oneshot::channel();
+        bench.install(Install { node: NODE, make: Box::new(make), reply });
+        (bench, made)
+    }
+
+    /// Runs an empty batch and returns why the engine is broken, if it is.
+    fn broken(bench: &mut Bench) -> Option<String> {
+        let (op, rows) = ("run".into(), Vec::new());
+        let batch = Batch { node: NODE, incarnation: Incarnation(1), op, rows, max_tokens: 1, sent: Instant::now() };
+        bench.carry_out(DeviceCommand::Execute(batch)).and_then(|(_, executed, _)| executed.broken)
+    }
+
+    fn tell(bench: &mut Bench, command: DeviceCommand) {
+        assert!(bench.carry_out(command).is_none());
+    }
+
+    #[test]
+    fn an_engine_that_cannot_be_reset_is_made_anew() {
+        let (mut bench, made) = bench("reset", Ok(()));
+        tell(&mut bench, DeviceCommand::Reset(NODE, Incarnation(1)));
+        tell(&mut bench, DeviceCommand::Reset(NODE, Incarnation(2)));
+        assert_eq!((broken(&mut bench), made.load(Ordering::SeqCst)), (None, 2));
+    }
+
+    #[test]
+    fn an_engine_that_cannot_retire_serves_no_more_before_it_is_made_anew() {
+        let (mut bench, made) = bench("retire", Ok(()));
+        tell(&mut bench, DeviceCommand::Retire(NODE, RequestKey { id: 1, attempt: 0 }));
+        assert_eq!(broken(&mut bench).as_deref(), Some("it could not forget a request: cannot retire"));
+        tell(&mut bench, DeviceCommand::Reset(NODE, Incarnation(2)));
+        assert_eq!((broken(&mut bench), made.load(Ordering::SeqCst)), (None, 2));
+    }
+
+    #[test]
+    fn an_engine_that_cannot_be_made_anew_says_why() {
+        let (mut bench, _) = bench("reset", Err("the file is gone"));
+        tell(&mut bench, DeviceCommand::Reset(NODE, Incarnation(1)));
+        let why = "it could not be made anew: the engine could not be made: c: the file is gone";
+        assert_eq!(broken(&mut bench).as_deref(), Some(why));
+    }
 }
