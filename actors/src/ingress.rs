@@ -67,6 +67,8 @@ pub struct Submit {
     pub trace: TraceContext,
 }
 
+/// The name of the ingress among its supervisor's children. No node may have it.
+pub const INGRESS: &str = "ingress";
 /// How long the ingress may take to answer: it only counts.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// How long cancelled requests may take to end.
@@ -123,6 +125,8 @@ impl IngressHandle {
     /// Admits nothing more and waits until all requests have ended; those that take longer than `within` are cancelled.
     /// Returns whether all ended by themselves.
     pub async fn drain(&self, within: Duration) -> Result<bool, Failure> {
+        // An ingress that dies meanwhile comes back knowing it.
+        self.routes.note_draining();
         let ingress = self.ingress()?;
         let (reply, drained) = tokio::sync::oneshot::channel();
         let _ = ingress.cast(IngressMsg::Drain(RpcReplyPort::from(reply)));

@@ -2,7 +2,7 @@
 //! to a node actor, because a restarted actor has a new one and an empty mailbox.
 
 use std::hash::BuildHasherDefault;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -21,7 +21,8 @@ use crate::snapshot::NodeSnapshot;
 pub struct Routes {
     nodes: Vec<NodeSlot>,
     walkers: DashMap<u64, ActorRef<WalkerMsg>, BuildHasherDefault<IdHasher>>,
-    ingress: RwLock<Option<ActorRef<IngressMsg>>>,
+    ingress: RwLock<IngressRoute>,
+    draining: AtomicBool,
     next_request: AtomicU64,
 }
 
@@ -32,16 +33,19 @@ struct NodeSlot {
     progress: Arc<Progress>,
 }
 
-/// Where a node's messages go now.
+/// Where a node's messages go now, or the ingress's.
 #[derive(Clone, Debug)]
-pub enum Route {
+pub enum Route<A = ActorRef<NodeMsg>> {
     /// To this actor.
-    Live(ActorRef<NodeMsg>, Incarnation),
+    Live(A, Incarnation),
     /// Nowhere yet: it starts, for the first time or again.
     Starting,
     /// Nowhere: it was given up, for this reason.
     Down(Arc<str>),
 }
+
+/// Where the messages of the ingress go now.
+pub type IngressRoute = Route<ActorRef<IngressMsg>>;
 
 // --- impl Routes ---
 
@@ -52,7 +56,8 @@ impl Routes {
         Arc::new(Self {
             nodes: names.into_iter().map(|name| slot(name.into())).collect(),
             walkers: DashMap::default(),
-            ingress: RwLock::new(None),
+            ingress: RwLock::new(Route::Starting),
+            draining: AtomicBool::new(false),
             next_request: AtomicU64::new(1),
         })
     }
@@ -84,6 +89,11 @@ impl Routes {
             Route::Live(_, incarnation) => Some(incarnation),
             _ => None,
         }
+    }
+
+    /// Returns whether a node was given up.
+    pub fn is_down(&self, node: NodeIx) -> bool {
+        matches!(&*self.slot(node).route.read().unwrap_or_else(PoisonError::into_inner), Route::Down(_))
     }
 
     /// Changes where a node's messages go. Only the supervision's bridge does.
@@ -147,7 +157,25 @@ impl Routes {
 
     /// Returns the ingress, when it lives.
     pub fn ingress(&self) -> Option<ActorRef<IngressMsg>> {
+        match &*self.ingress.read().unwrap_or_else(PoisonError::into_inner) {
+            Route::Live(ingress, _) => Some(ingress.clone()),
+            _ => None,
+        }
+    }
+
+    /// Returns where the messages of the ingress go now.
+    pub fn ingress_route(&self) -> IngressRoute {
         self.ingress.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Notes that nothing more is admitted, in this life of the ingress and all that follow. Returns whether that is new.
+    pub fn note_draining(&self) -> bool {
+        !self.draining.swap(true, Ordering::SeqCst)
+    }
+
+    /// Returns whether nothing more is admitted.
+    pub fn draining(&self) -> bool {
+        self.draining.load(Ordering::SeqCst)
     }
 
     /// Asks a node how it stands; nothing comes back from one that is away or late.
@@ -175,8 +203,9 @@ impl Routes {
         }
     }
 
-    pub(crate) fn set_ingress(&self, ingress: ActorRef<IngressMsg>) {
-        *self.ingress.write().unwrap_or_else(PoisonError::into_inner) = Some(ingress);
+    /// Changes where the messages of the ingress go. Only the supervision's bridge does.
+    pub(crate) fn set_ingress(&self, route: IngressRoute) {
+        *self.ingress.write().unwrap_or_else(PoisonError::into_inner) = route;
     }
 
     pub(crate) fn add_walker(&self, key: RequestKey, walker: ActorRef<WalkerMsg>) {

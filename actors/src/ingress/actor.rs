@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::client::ClientSink;
 use crate::ingress::admission::{Admission, Found};
-use crate::ingress::{IngressArgs, IngressLimits};
+use crate::ingress::{INGRESS, IngressArgs, IngressLimits};
 use crate::messages::{CancelReason, IngressMsg, NodeMsg, Submission, WalkerMsg, Whom};
 use crate::metrics::{QUEUED, REQUEST_SECONDS, REQUESTS, RUNNING};
 use crate::served::Served;
@@ -56,9 +56,9 @@ impl Drop for Timer {
 // --- impl IngressArgs ---
 
 impl IngressArgs {
-    /// Returns how a supervisor starts the ingress, under this name.
-    pub fn child(self, name: &str) -> ChildSpec {
-        ChildSpec::new(name, move |_, supervisor| {
+    /// Returns how a supervisor starts the ingress, under the name [`INGRESS`].
+    pub fn child(self) -> ChildSpec {
+        ChildSpec::new(INGRESS, move |_, supervisor| {
             let args = self.clone();
             async move {
                 let spawned = Actor::spawn_linked(None, IngressActor, args, supervisor).await;
@@ -75,15 +75,14 @@ impl Actor for IngressActor {
     type State = IngressState;
     type Arguments = IngressArgs;
 
-    async fn pre_start(
-        &self,
-        myself: ActorRef<IngressMsg>,
-        args: IngressArgs,
-    ) -> Result<IngressState, ActorProcessingErr> {
+    async fn pre_start(&self, _: ActorRef<IngressMsg>, args: IngressArgs) -> Result<IngressState, ActorProcessingErr> {
         args.routes.retire_orphans();
-        args.routes.set_ingress(myself);
+        let mut admission = Admission::new(args.limits);
+        if args.routes.draining() {
+            admission.drain();
+        }
         Ok(IngressState {
-            admission: Admission::new(args.limits),
+            admission,
             draining: Vec::new(),
             running: metrics::gauge!(RUNNING),
             queued: metrics::gauge!(QUEUED),
@@ -106,6 +105,7 @@ impl Actor for IngressActor {
             IngressMsg::Due(key) => state.due(key),
             IngressMsg::Ended(key) => state.ended(key, None),
             IngressMsg::Drain(reply) => {
+                state.args.routes.note_draining();
                 state.admission.drain();
                 state.draining.push(reply);
             }

@@ -47,6 +47,11 @@ impl Flights {
         self.flights.iter_mut().filter(move |flight| flight.slot == slot)
     }
 
+    /// Returns whether a binding has a step to serve.
+    pub(crate) fn any_of_slot(&self, slot: usize) -> bool {
+        self.flights.iter().any(|flight| flight.slot == slot)
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Flight> {
         self.flights.iter()
     }

@@ -235,6 +235,11 @@ impl WalkerState {
             }
         }
         if let Some(next) = self.plan.next(&partition.name, &partition.walk, &self.kept) {
+            // What a deployment serves was checked against what the plan told.
+            if !self.plan.follows().contains(&next.walk) {
+                let text = format!("the plan goes on with walk {}, of which it did not tell", next.walk);
+                return Err(Failure::new(FailureKind::Internal, text));
+            }
             return self.take_walk(next, partition.number + 1);
         }
         let graph = Arc::clone(self.served.graph());
@@ -313,7 +318,8 @@ impl WalkerState {
         if slot.met.is_none() && !slot.opened && !slot.stepped {
             slot.met = live;
         }
-        if live.is_some() && slot.met != live {
+        let replaced = if live.is_some() { slot.met != live } else { self.routes.is_down(node) };
+        if replaced {
             return self.replaced(node);
         }
         self.resend(at);

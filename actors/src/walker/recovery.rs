@@ -38,13 +38,14 @@ pub(crate) fn remedy(stake: Stake) -> Remedy {
 }
 
 impl WalkerState {
-    /// Does what is needed after a node's incarnation was found to be another one, or none for good.
+    /// Does what is needed after a node's incarnation was found to be another one, or none for good. Where the request
+    /// has nothing under way this waits: it may need the node no more, and its next step there looks again.
     pub(crate) fn replaced(&mut self, node: NodeIx) -> Outcome {
         match self.routes.route(node) {
             Route::Starting => Ok(()),
             Route::Live(_, incarnation) => {
                 for at in self.slots.on(node) {
-                    if self.slots.at(at).met == Some(incarnation) {
+                    if self.slots.at(at).met == Some(incarnation) || !self.waits_for(at) {
                         continue;
                     }
                     let slot = self.slots.at(at);
@@ -65,13 +66,18 @@ impl WalkerState {
             }
             Route::Down(why) => {
                 let slots = self.slots.on(node);
-                let Some(&at) = slots.first() else { return Ok(()) };
+                let Some(&at) = slots.iter().find(|at| self.waits_for(**at)) else { return Ok(()) };
                 if self.served.pick(at, self.key, &self.routes).is_ok() {
                     return self.again();
                 }
                 Err(self.down(at, &why))
             }
         }
+    }
+
+    /// Returns whether the request has something under way at a binding: a step, or a stream that it consumes there.
+    fn waits_for(&self, at: usize) -> bool {
+        self.flights.any_of_slot(at) || self.streams.consumes(&self.served, at)
     }
 
     /// Returns the failure of a request that needs a node which is down.

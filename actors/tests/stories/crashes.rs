@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use mstar_actors::{AFTER_EXECUTE, BEFORE_EXECUTE, Faults, IngressLimits, ON_ITEMS};
-use mstar_contract::{FailureKind, Request};
+use mstar_actors::{AFTER_EXECUTE, BEFORE_EXECUTE, Faults, IngressLimits, ON_ITEMS, Route};
+use mstar_contract::{ClientEvent, FailureKind, Request};
 use mstar_engines::fake::{FakeSettings, FaultPlan, Reach};
 use tokio::task::JoinSet;
 
-use crate::ask::{read, request};
+use crate::ask::{Reply, read, request};
 use crate::life::timed;
 use crate::world::{Setup, World};
 
@@ -123,4 +123,55 @@ async fn a_node_that_dies_too_often_is_down_and_its_walks_are_unavailable() {
     assert_eq!(world.reply("fan", "abc").await.text, "ABC|cba|abc", "the rest serves on");
     world.assert_empty().await;
     world.supervisor.shutdown(Duration::from_secs(10)).await.unwrap();
+}
+
+/// Kills a node's actor in a deployment that restarts none, and waits until it is down. No virtual time goes by.
+async fn kill_for_good(world: &World, name: &str) {
+    let node = world.routes.find(name).unwrap();
+    let Route::Live(actor, _) = world.routes.route(node) else { panic!("{name} is not up") };
+    actor.kill();
+    while !world.routes.is_down(node) {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_done_with_a_node_ends_well_though_it_is_down() {
+    let calm = World::default().await.reply("converse", "tell me").await;
+    let world = World::start(Setup { settings: timed(), max_restarts: 0, ..Setup::default() }).await;
+    let mut stream = world.submit(request("converse", "tell me")).await.unwrap();
+    let mut begun = Reply::default();
+    loop {
+        let Some(ClientEvent::Emitted(emission)) = stream.next().await else {
+            panic!("it ended before it was watched")
+        };
+        begun.take(&emission.value);
+        let position = world.ingress.position(stream.id()).await.unwrap().unwrap();
+        if !position.partitions.iter().any(|partition| partition.partition == "main") {
+            assert!(!position.partitions.is_empty(), "the reply is yet to be spoken");
+            break;
+        }
+    }
+    kill_for_good(&world, "fake.llm#0").await;
+    let rest = read(stream).await.unwrap().0;
+    assert!(rest.emissions > 0);
+    let (text, audio) = (begun.text + &rest.text, [begun.audio, rest.audio].concat());
+    assert_eq!((text, audio), calm.bytes());
+    world.assert_empty().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_needs_a_node_later_fails_when_it_does() {
+    let ingress = IngressLimits { client_credit: 1, ..IngressLimits::default() };
+    let setup = Setup { settings: timed(), ingress, max_restarts: 0, ..Setup::default() };
+    let world = World::start(setup).await;
+    let stream = world.submit(request("chat", "hello")).await.unwrap();
+    // The client takes nothing, so that the next step is held back.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let position = world.ingress.position(stream.id()).await.unwrap().unwrap();
+    assert!(position.held > 0 && position.partitions[0].steps.is_empty(), "{position:?}");
+    kill_for_good(&world, "fake.llm#0").await;
+    assert!(world.ingress.position(stream.id()).await.unwrap().is_some(), "nothing of it was lost yet");
+    assert_eq!(read(stream).await.unwrap_err().kind, FailureKind::Unavailable);
+    world.assert_empty().await;
 }

@@ -186,6 +186,22 @@ async fn an_ingress_that_dies_leaves_nothing_of_its_requests() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_ingress_that_dies_while_it_drains_comes_back_draining() {
+    let world = World::start(Setup { settings: timed(), ..Setup::default() }).await;
+    let stream = world.submit(request("converse", "go on")).await.unwrap();
+    let ingress = world.ingress.clone();
+    let drained = tokio::spawn(async move { ingress.drain(Duration::from_secs(60)).await });
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    world.routes.ingress().unwrap().kill();
+    assert!(!drained.await.unwrap().unwrap(), "what ran died with it");
+    assert_eq!(read(stream).await.unwrap_err().kind, FailureKind::Internal);
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let now = world.ingress.snapshot().await.unwrap();
+    assert!(now.draining && now.admitted == 0, "{now:?}");
+    assert_eq!(world.failure(request("echo", "late")).await, FailureKind::Overloaded);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_drain_lets_requests_end_and_admits_none() {
     let world = World::start(Setup { settings: timed(), ..Setup::default() }).await;
     let stream = world.submit(request("chat", "go on")).await.unwrap();

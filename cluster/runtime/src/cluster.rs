@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use metrics_exporter_prometheus::PrometheusHandle;
@@ -74,7 +73,6 @@ impl Cluster {
             ingress: ingress.clone(),
             supervisor: supervisor.clone(),
             recorder,
-            draining: AtomicBool::new(false),
             drain_within: deployment.limits.drain,
         });
         let upkeep = operations.recorder.is_some().then(|| keep_up(Arc::clone(&operations)));
@@ -143,7 +141,7 @@ impl Cluster {
     /// Admits nothing more and waits until what runs has ended; what takes longer than the deployment allows is
     /// cancelled. Calls `tell` now and then with how many requests run or wait.
     pub async fn drain(&self, mut tell: impl FnMut(usize)) -> Drained {
-        self.operations.note_draining();
+        self.operations.routes.note_draining();
         let drained = self.operations.ingress.drain(self.deployment.limits.drain);
         tokio::pin!(drained);
         loop {

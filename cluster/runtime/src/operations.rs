@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use metrics_exporter_prometheus::PrometheusHandle;
@@ -30,7 +29,6 @@ pub(crate) struct ClusterOperations {
     pub(crate) ingress: IngressHandle,
     pub(crate) supervisor: SupervisorRef,
     pub(crate) recorder: Option<PrometheusHandle>,
-    pub(crate) draining: AtomicBool,
     pub(crate) drain_within: Duration,
 }
 
@@ -40,11 +38,6 @@ pub(crate) const USAGE_WITHIN: Duration = Duration::from_millis(200);
 // --- impl ClusterOperations ---
 
 impl ClusterOperations {
-    /// Notes that a drain has begun. Returns whether it had not before.
-    pub(crate) fn note_draining(&self) -> bool {
-        !self.draining.swap(true, Ordering::SeqCst)
-    }
-
     /// Returns what a node's engine holds now, if its rank says so in time.
     pub(crate) async fn usage(&self, node: NodeIx, within: Duration) -> Option<EngineUsage> {
         let placed = self.table.nodes.get(node.0 as usize)?;
@@ -86,6 +79,11 @@ impl ClusterOperations {
 impl Operations for ClusterOperations {
     fn readiness(&self) -> Readiness {
         let mut problems: Vec<String> = self.served.values().flat_map(|served| self.trouble(served)).collect();
+        match self.routes.ingress_route() {
+            Route::Live(..) => {}
+            Route::Starting => problems.push("the ingress starts".to_owned()),
+            Route::Down(reason) => problems.push(format!("the ingress is down: {reason}")),
+        }
         if self.draining() {
             problems.push("the server drains".to_owned());
         }
@@ -97,7 +95,7 @@ impl Operations for ClusterOperations {
     }
 
     fn drain(&self) {
-        if self.note_draining() {
+        if self.routes.note_draining() {
             let (ingress, within) = (self.ingress.clone(), self.drain_within);
             tokio::spawn(async move {
                 let ended = ingress.drain(within).await;
@@ -110,7 +108,7 @@ impl Operations for ClusterOperations {
     }
 
     fn draining(&self) -> bool {
-        self.draining.load(Ordering::SeqCst)
+        self.routes.draining()
     }
 
     fn metrics(&self) -> String {

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
@@ -26,13 +27,10 @@ async fn boot(text: &str, zoo: Zoo) -> Result<Cluster, BootError> {
     Cluster::boot(Boot::new(deployment, zoo)).await
 }
 
-async fn call(cluster: &Cluster, method: &str, path: &str, form: &str) -> (StatusCode, String) {
-    let request = Request::builder()
-        .method(method)
-        .uri(path)
-        .header("content-type", "application/x-www-form-urlencoded")
-        .body(Body::from(form.to_owned()))
-        .unwrap();
+async fn call(cluster: &Cluster, method: &str, path: &str, body: &str) -> (StatusCode, String) {
+    let kind = if body.starts_with('{') { "application/json" } else { "application/x-www-form-urlencoded" };
+    let request = Request::builder().method(method).uri(path).header("content-type", kind);
+    let request = request.body(Body::from(body.to_owned())).unwrap();
     let response = router(Arc::clone(cluster.gateway())).oneshot(request).await.unwrap();
     let status = response.status();
     let body = response.into_body().collect().await.unwrap().to_bytes();
@@ -95,6 +93,48 @@ async fn a_gpu_that_is_not_there_ends_the_boot_with_one_line() {
     let text = "[model.fake]\n[[rank]]\nname = 'gpu'\ndevice = 'cuda:7'\n";
     let error = boot(text, Zoo::with_fake().unwrap()).await.map(|_| ()).unwrap_err().to_string();
     assert!(error.starts_with("rank gpu wants cuda:7: ") && error.lines().count() == 1, "{error}");
+}
+
+#[tokio::test]
+async fn a_request_that_names_no_bound_gets_the_deployments_if_it_is_lower() {
+    let cluster = boot("[model.fake]\n[limits]\nmax_output_tokens = 3\n", Zoo::with_fake().unwrap()).await.unwrap();
+    let chat = r#"{"model": "fake", "temperature": 0, "messages": [{"role": "user", "content": "go on and on"}]}"#;
+    let (status, body) = call(&cluster, "POST", "/v1/chat/completions", chat).await;
+    let answer: Json = serde_json::from_str(&body).unwrap();
+    assert_eq!(status, StatusCode::OK, "{answer}");
+    assert_eq!(answer["usage"]["completion_tokens"], 3, "{answer}");
+    assert_eq!(answer["choices"][0]["finish_reason"], "length", "{answer}");
+    cluster.shutdown().await;
+}
+
+/// Waits until the server says that it is not ready for this reason.
+async fn until_unready(cluster: &Cluster, reason: &str) {
+    let told = async {
+        loop {
+            let (status, body) = call(cluster, "GET", "/readyz", "").await;
+            if status == StatusCode::SERVICE_UNAVAILABLE && body.contains(reason) {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), told).await.unwrap_or_else(|_| panic!("nobody says {reason:?}"));
+}
+
+#[tokio::test]
+async fn a_server_whose_ingress_is_away_is_not_ready() {
+    for (supervision, reason) in [
+        ("backoff_min_ms = 60000\nbackoff_max_ms = 60000", "the ingress starts"),
+        ("max_restarts = 0", "the ingress is down"),
+    ] {
+        let text = format!("[model.fake]\n[supervision]\n{supervision}\n");
+        let cluster = boot(&text, Zoo::with_fake().unwrap()).await.unwrap();
+        assert_eq!(call(&cluster, "GET", "/readyz", "").await.0, StatusCode::OK);
+        cluster.routes().ingress().unwrap().kill();
+        until_unready(&cluster, reason).await;
+        assert_eq!(echo(&cluster, "fake").await.0, StatusCode::SERVICE_UNAVAILABLE);
+        cluster.shutdown().await;
+    }
 }
 
 /// Counts how often a component is loaded.
