@@ -27,6 +27,8 @@ pub struct Deployment {
     pub http: Http,
     /// `[tracing]`.
     pub tracing: Tracing,
+    /// `[log]`.
+    pub log: Log,
     /// `[metrics]`.
     pub metrics: Metrics,
     /// `[supervision]`.
@@ -57,7 +59,8 @@ pub struct Limits {
     pub body_bytes: usize,
     /// `audio_seconds`: longest audio in a request. Default 1800.
     pub audio_seconds: u32,
-    /// `max_output_tokens`: most tokens a request may ask for; one that asks for none gets its model's default. Default 1024.
+    /// `max_output_tokens`: most tokens a request may ask for; one that asks for none gets its model's default, if that is
+    /// lower. Default 1024.
     pub max_output_tokens: u32,
     /// `request_deadline_s`: how long a request may take. Default 600.
     pub request_deadline: Duration,
@@ -108,6 +111,22 @@ pub enum Protocol {
     Grpc,
     /// OTLP over HTTP with protobuf, usually port 4318.
     Http,
+}
+
+/// `[log]`: lines on standard error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Log {
+    /// `format`: `"text"` for people, or `"json"`, an object per line. Default `"text"`.
+    pub format: LogFormat,
+}
+
+/// What a log line looks like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// A JSON object.
+    Json,
 }
 
 /// `[metrics]`.
@@ -275,7 +294,7 @@ impl std::fmt::Debug for ApiKey {
     }
 }
 
-// --- impl Limits, Http, Tracing, Metrics, Supervision ---
+// --- impl Limits, Http, Tracing, Log, Metrics, Supervision ---
 
 impl Default for Limits {
     fn default() -> Self {
@@ -310,6 +329,12 @@ impl Http {
 impl Default for Tracing {
     fn default() -> Self {
         Tracing { endpoint: None, protocol: Protocol::Grpc, sample_ratio: 1.0, service_name: None }
+    }
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Log { format: LogFormat::Text }
     }
 }
 

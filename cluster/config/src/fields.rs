@@ -127,6 +127,11 @@ impl<'a> Fields<'a> {
         &self.span
     }
 
+    /// Returns where a key's value stands; where the table does, when the key is missing.
+    pub(crate) fn place(&self, key: &str) -> Span {
+        self.table.get(key).and_then(Item::span).unwrap_or(self.span.clone())
+    }
+
     pub(crate) fn path(&self, key: &str) -> String {
         match (self.path.is_empty(), key.is_empty()) {
             (true, _) => key.to_owned(),

@@ -43,6 +43,7 @@ fn read(mut root: Fields<'_>, catalogue: &Catalogue) -> Deployment {
     let http = root.table("http").map(|fields| sections::http(fields, limits.body_bytes));
     let http = http.unwrap_or_else(|| Http::beside(limits.body_bytes));
     let tracing = root.table("tracing").map(sections::tracing).unwrap_or_default();
+    let log = root.table("log").map(sections::log).unwrap_or_default();
     let metrics = root.table("metrics").map(sections::metrics).unwrap_or_default();
     let supervision = root.table("supervision").map(sections::supervision).unwrap_or_default();
     let cache_dir = root.table("cache").and_then(cache_dir);
@@ -60,6 +61,7 @@ fn read(mut root: Fields<'_>, catalogue: &Catalogue) -> Deployment {
         limits,
         http,
         tracing,
+        log,
         metrics,
         supervision,
         cache_dir,

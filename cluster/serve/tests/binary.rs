@@ -187,6 +187,17 @@ fn a_server_answers_and_ends_when_it_is_asked() {
 }
 
 #[test]
+fn log_lines_are_objects_where_the_deployment_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = deployment(folder.path(), &format!("{FAKE}[log]\nformat = 'json'\n"));
+    let mut served = Served::start(&config);
+    served.terminate();
+    let line = next_with(&mut served.log, "SIGTERM: no new requests");
+    let line: serde_json::Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(line["level"], "INFO", "{line}");
+}
+
+#[test]
 fn a_port_that_is_taken_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let config = deployment(folder.path(), FAKE);

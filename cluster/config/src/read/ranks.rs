@@ -25,12 +25,29 @@ pub(super) fn read(root: &mut Fields<'_>) -> Vec<Rank> {
                 Complaint::new(format!("`{}` is the name of the rank in line {first}", name.value)),
             );
         }
-        ranks.push(rank(fields, name.value));
+        let (source, place, path) = (fields.source(), fields.place("threads"), fields.path("threads"));
+        let rank = rank(fields, name.value);
+        if let Some(complaint) = ranks.iter().find_map(|other| at_odds(&rank, other)) {
+            source.complain(&place, path, complaint);
+        }
+        ranks.push(rank);
     }
     if ranks.is_empty() {
         ranks.push(Rank::default());
     }
     ranks
+}
+
+/// Complains about two ranks that would take turns on one pool of threads, and disagree on how many there are.
+fn at_odds(rank: &Rank, other: &Rank) -> Option<Complaint> {
+    let cores = |rank: &Rank| rank.cores.iter().copied().collect::<BTreeSet<usize>>();
+    let threads = |rank: &Rank| rank.threads.unwrap_or(rank.cores.len());
+    if rank.cores.is_empty() || cores(rank) != cores(other) || threads(rank) == threads(other) {
+        return None;
+    }
+    let (name, ours, theirs) = (&other.name, threads(rank), threads(other));
+    let what = format!("`{name}` takes turns on the same cores with {theirs} threads, which cannot be {ours} here");
+    Some(Complaint::new(what).allowed(format!("{theirs}; or other cores")))
 }
 
 fn rank(mut fields: Fields<'_>, name: &str) -> Rank {
@@ -44,7 +61,7 @@ fn rank(mut fields: Fields<'_>, name: &str) -> Rank {
     for at in cores.iter().filter(|at| !seen.insert(at.value)) {
         fields.complain(&at.span, "cores", Complaint::new(format!("core {} is listed twice", at.value)));
     }
-    let span = fields.span().clone();
+    let span = fields.place("threads");
     if threads.is_some_and(|threads| !cores.is_empty() && threads > cores.len()) {
         let what = format!("{} threads do not fit on {} cores", threads.unwrap_or_default(), cores.len());
         fields.complain(&span, "threads", Complaint::new(what));

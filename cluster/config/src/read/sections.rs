@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::fields::{Complaint, Fields};
-use crate::{Http, Limits, Metrics, OnStuck, Protocol, Supervision, Tracing};
+use crate::{Http, Limits, Log, LogFormat, Metrics, OnStuck, Protocol, Supervision, Tracing};
 
 /// Longest time that a number of seconds may mean: a week.
 const WEEK_S: f64 = 604_800.0;
@@ -69,6 +69,13 @@ pub(super) fn tracing(mut fields: Fields<'_>) -> Tracing {
     };
     fields.finish();
     tracing
+}
+
+pub(super) fn log(mut fields: Fields<'_>) -> Log {
+    let formats = [("text", LogFormat::Text), ("json", LogFormat::Json)];
+    let log = Log { format: fields.choice("format", &formats).unwrap_or(Log::default().format) };
+    fields.finish();
+    log
 }
 
 pub(super) fn metrics(mut fields: Fields<'_>) -> Metrics {

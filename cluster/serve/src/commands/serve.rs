@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use mstar_config::{Deployment, Environment, Protocol};
+use mstar_config::{Deployment, Environment, LogFormat, Protocol};
 use mstar_runtime::{
     Boot, BootEvent, Cluster, Drained, OtlpSettings, Server, Signals, Telemetry, TelemetrySettings, Watcher,
 };
@@ -143,5 +143,6 @@ fn telemetry(deployment: &Deployment, environment: &Environment, log: Option<Str
         service_name: deployment.service_name(environment),
     });
     let colour = !environment.no_color && std::io::stderr().is_terminal();
-    TelemetrySettings { log: log.unwrap_or_else(|| "info".to_owned()), log_json: false, colour, otlp }
+    let log_json = deployment.log.format == LogFormat::Json;
+    TelemetrySettings { log: log.unwrap_or_else(|| "info".to_owned()), log_json, colour, otlp }
 }
