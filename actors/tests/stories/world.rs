@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use mstar_actors::{
-    BatchLimits, Binding, DeviceHandle, DeviceSpec, Faults, IngressArgs, IngressHandle, IngressLimits, NoFaults,
-    NodeArgs, NodeSnapshot, Routes, Served, SimDevice, SupervisionBridge, ThreadDevice,
+    BatchLimits, Binding, BoundWalks, DeviceHandle, DeviceSpec, Faults, IngressArgs, IngressHandle, IngressLimits,
+    NoFaults, NodeArgs, NodeSnapshot, Routes, Served, SimDevice, SupervisionBridge, ThreadDevice,
 };
 use mstar_contract::{Component, EngineUsage, Gauge, LoadCx, Loaded, Model};
 use mstar_engines::fake::{FakeComponent, FakeModel, FakeSettings};
@@ -72,7 +72,7 @@ impl World {
         let mut ingress = IngressArgs::new(setup.ingress, Arc::clone(&routes));
         ingress.faults = Arc::clone(&setup.faults);
         let handle = ingress.handle();
-        children.push(ingress.child("ingress"));
+        children.push(ingress.child());
         for child in &mut children {
             child.intensity = Intensity { max_restarts: setup.max_restarts, within: Duration::from_secs(60) };
         }
@@ -122,7 +122,8 @@ async fn start_device(setup: &Setup, routes: &Arc<Routes>, gauge: &Arc<Gauge>) -
 async fn install(device: &DeviceHandle, node: mstar_actors::NodeIx, component: &Arc<dyn Component>) {
     let component = Arc::clone(component);
     let make = move |cx: &Cx, gauge: &Arc<Gauge>| {
-        let load = LoadCx { dir: Path::new(""), precision: Precision::F32, cx, gauge, audio_seconds: 60 };
+        let (dir, precision) = (Path::new(""), Precision::F32);
+        let load = LoadCx { dir, precision, cx, gauge, audio_seconds: 60, max_output_tokens: 1024 };
         match component.load(&load)? {
             Loaded::Engine(engine) => Ok(engine),
             _ => panic!("a fake brings its engine"),
@@ -139,6 +140,7 @@ fn serve(components: &[Arc<dyn Component>], replicas: usize) -> Arc<Served> {
         Binding {
             node: node.clone(),
             component: component.clone(),
+            walks: BoundWalks::All,
             replicas: (0..replicas).map(replica).collect(),
             ops: components[at].ops().into(),
             recovery: components[at].recovery(),

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mstar_actors::{
-    Binding, DeviceError, Faults, IngressArgs, IngressLimits, NoFaults, NodeArgs, NodeIx, Routes, Served, ServedError,
-    SupervisionBridge,
+    Binding, BoundWalks, DeviceError, Faults, IngressArgs, IngressLimits, NoFaults, NodeArgs, NodeIx, Routes, Served,
+    ServedError, SupervisionBridge,
 };
-use mstar_config::{AccessError, Deployment, Environment, Supervision};
+use mstar_config::{AccessError, Deployment, Environment, Limits, Supervision};
 use mstar_graph::ModelId;
 use mstar_supervisor::{
     Backoff, ChildSpec, Health, Intensity, OnStuck, SupervisionEvent, SupervisorError, SupervisorRef, SupervisorSpec,
@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use crate::cluster::{Cluster, Parts};
 use crate::engine;
 use crate::metrics;
-use crate::placement::{NodeTable, PlacementError};
+use crate::placement::{NodeTable, PlacedBinding, PlacementError};
 use crate::rank::{self, LiveRank, RankError};
 use crate::restricted::Restricted;
 use crate::watch::{BootEvent, Watcher};
@@ -84,9 +84,6 @@ pub enum BootError {
     Metrics(#[from] metrics_exporter_prometheus::BuildError),
 }
 
-/// The supervisor's child that is no node.
-pub(crate) const INGRESS: &str = "ingress";
-
 /// How long making one engine may take: reading and packing gigabytes on a slow disk.
 const LOAD_WITHIN: Duration = Duration::from_secs(600);
 /// How long node actors may take to come up; they load nothing.
@@ -125,8 +122,7 @@ impl Cluster {
 
         let cache = deployment.cache_dir(&environment);
         let weights = weights::fetch(table.weights(), cache.as_deref(), &folder, &watcher).await?;
-        let audio_seconds = deployment.limits.audio_seconds;
-        let loading = Loading { table: &table, zoo: &zoo, weights: &weights, audio_seconds };
+        let loading = Loading { table: &table, zoo: &zoo, weights: &weights, bounds: &deployment.limits };
         load(&loading, &ranks, &watcher).await?;
 
         let served = serve(&table, &zoo)?;
@@ -167,20 +163,20 @@ struct Loading<'a> {
     table: &'a NodeTable,
     zoo: &'a Zoo,
     weights: &'a WeightTable,
-    audio_seconds: u32,
+    bounds: &'a Limits,
 }
 
 /// Makes the engines: on each rank one after the other, the ranks side by side.
 async fn load(loading: &Loading<'_>, ranks: &[LiveRank], watcher: &Watcher) -> Result<(), BootError> {
-    let &Loading { table, zoo, weights, audio_seconds } = loading;
+    let &Loading { table, zoo, weights, bounds } = loading;
     let lanes = ranks.iter().map(|rank| async move {
         for (at, node) in table.nodes.iter().enumerate().filter(|(_, node)| node.rank == rank.name) {
             let component = zoo.component(node.component.as_str());
             let component = component.ok_or_else(|| PlacementError::Unknown(node.component.as_str().to_owned()))?;
             let ready = node.weights.as_ref().and_then(|wanted| weights.get(wanted));
             let dir = ready.map_or(Path::new(""), |ready| ready.dir.path());
-            let make =
-                engine::maker(Arc::clone(component), node, dir.to_path_buf(), rank.affinity.clone(), audio_seconds);
+            let (component, dir, affinity) = (Arc::clone(component), dir.to_path_buf(), rank.affinity.clone());
+            let make = engine::maker(component, node, dir, affinity, bounds);
             let began = Instant::now();
             let made = rank.device.install(address(at), make, LOAD_WITHIN).await;
             made.map_err(|source| BootError::Load { node: node.name.clone(), source })?;
@@ -220,11 +216,13 @@ fn serve(table: &NodeTable, zoo: &Zoo) -> Result<BTreeMap<ModelId, Arc<Served>>,
     for placed in &table.models {
         let unknown = |id: &str| PlacementError::Unknown(id.to_owned());
         let model = zoo.model(placed.id.as_str()).ok_or_else(|| unknown(placed.id.as_str()))?;
-        let bindings = placed.bindings.iter().map(|(node, id, replicas)| {
+        let bindings = placed.bindings.iter().map(|binding| {
+            let PlacedBinding { node, component: id, walks, replicas } = binding;
             let component = zoo.component(id.as_str()).ok_or_else(|| unknown(id.as_str()))?;
             Ok(Binding {
                 node: node.clone(),
                 component: id.clone(),
+                walks: BoundWalks::Only(walks.clone()),
                 replicas: replicas.clone(),
                 ops: component.ops().into(),
                 recovery: component.recovery(),
@@ -254,7 +252,7 @@ impl Actors<'_> {
     async fn start(&self, ingress: IngressArgs, rules: &Supervision) -> Result<SupervisorRef, BootError> {
         let intensity = Intensity { max_restarts: rules.max_restarts, within: rules.within };
         let mut children = self.children(rules)?;
-        children.push(ingress.child(INGRESS));
+        children.push(ingress.child());
         children.iter_mut().for_each(|child| child.intensity = intensity);
         let mut spec = SupervisorSpec::new(children);
         spec.backoff = Backoff { first: rules.backoff_min, cap: rules.backoff_max, ..Backoff::default() };

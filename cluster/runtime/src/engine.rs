@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use mstar_actors::MakeEngine;
-use mstar_config::KvBudget;
+use mstar_config::{KvBudget, Limits};
 use mstar_contract::{Component, Engine, KvGeometry, LoadCx, LoadError, Loaded};
 use mstar_engines::{PagedEngine, PagedLimits, StatelessEngine, page_bytes};
 use mstar_kernels::{Affinity, Cx};
@@ -17,14 +17,15 @@ pub(crate) fn maker(
     node: &PlacedNode,
     dir: PathBuf,
     affinity: Affinity,
-    audio_seconds: u32,
+    bounds: &Limits,
 ) -> MakeEngine {
     let precision = node.precision;
     let limits = paged_limits(node);
+    let (audio_seconds, max_output_tokens) = (bounds.audio_seconds, bounds.max_output_tokens);
     Box::new(move |cx, gauge| {
         // The thread that loads is the one that computes; it is thread 0 of its pool.
         affinity.pin(0);
-        let loaded = component.load(&LoadCx { dir: &dir, precision, cx, gauge, audio_seconds })?;
+        let loaded = component.load(&LoadCx { dir: &dir, precision, cx, gauge, audio_seconds, max_output_tokens })?;
         wrap(loaded, &*component, limits, cx)
     })
 }

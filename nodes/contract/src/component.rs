@@ -93,6 +93,8 @@ pub struct LoadCx<'a> {
     pub gauge: &'a Arc<Gauge>,
     /// Longest audio of a request, in seconds: what the deployment lets an op decode.
     pub audio_seconds: u32,
+    /// Most tokens that a request may have sampled: what the deployment allows, also where the request names no bound.
+    pub max_output_tokens: u32,
 }
 
 /// What a component becomes when it is loaded; an engine is built around it.

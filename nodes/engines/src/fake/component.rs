@@ -104,8 +104,9 @@ impl Component for FakeComponent {
         WeightSource::None
     }
 
-    fn load(&self, _cx: &LoadCx<'_>) -> Result<Loaded, LoadError> {
-        let FakeSettings { llm, service, faults } = self.settings.clone();
+    fn load(&self, cx: &LoadCx<'_>) -> Result<Loaded, LoadError> {
+        let FakeSettings { mut llm, service, faults } = self.settings.clone();
+        llm.max_tokens = llm.max_tokens.min(cx.max_output_tokens);
         let engine: Box<dyn Engine> = match self.part {
             Part::Llm => Box::new(Timed::new(FakeLlm::new(GENERATE, llm, faults), service)),
             Part::Text => self.stateless(FakeStateless::new(faults)),

@@ -31,7 +31,8 @@ fn nodes() -> &'static Mutex<Nodes> {
         let cx = Cx::with_threads(2).unwrap();
         let gauge = Gauge::new("cpu0");
         let load = |component: &dyn Component| {
-            let load = LoadCx { dir: dir.path(), precision: Precision::F32, cx: &cx, gauge: &gauge, audio_seconds: 60 };
+            let (dir, precision, cx, gauge) = (dir.path(), Precision::F32, &cx, &gauge);
+            let load = LoadCx { dir, precision, cx, gauge, audio_seconds: 60, max_output_tokens: 1024 };
             match component.load(&load).unwrap() {
                 Loaded::Stateless(compute) => compute,
                 Loaded::Paged(_) | Loaded::Engine(_) => panic!("hibari has no pages and no engine of its own"),

@@ -15,21 +15,20 @@ use mstar_smollm2::{Llm, Prompt, SmolLm2, components};
 use mstar_weights::{Cache, Silent, pull};
 use serde_json::json;
 
-fn load(component: &dyn Component) -> Loaded {
+fn load(component: &dyn Component, max_output_tokens: u32) -> Loaded {
     let weights = pull("smollm2", &Cache::in_target_dir(), &mut Silent).unwrap();
     let (cx, gauge) = (Cx::with_threads(1).unwrap(), Gauge::new("test"));
-    component
-        .load(&LoadCx { dir: weights.path(), precision: Precision::Bf16, cx: &cx, gauge: &gauge, audio_seconds: 60 })
-        .unwrap()
+    let (dir, precision, cx, gauge) = (weights.path(), Precision::Bf16, &cx, &gauge);
+    component.load(&LoadCx { dir, precision, cx, gauge, audio_seconds: 60, max_output_tokens }).unwrap()
 }
 
 fn prompt() -> Box<dyn Compute> {
-    let Loaded::Stateless(compute) = load(&Prompt) else { panic!("the prompt keeps nothing") };
+    let Loaded::Stateless(compute) = load(&Prompt, 1024) else { panic!("the prompt keeps nothing") };
     compute
 }
 
-fn llm() -> Box<dyn Decoder> {
-    let Loaded::Paged(decoder) = load(&Llm) else { panic!("the network has pages") };
+fn llm(max_output_tokens: u32) -> Box<dyn Decoder> {
+    let Loaded::Paged(decoder) = load(&Llm, max_output_tokens) else { panic!("the network has pages") };
     decoder
 }
 
@@ -92,7 +91,7 @@ fn what_was_heard_is_the_last_turn_and_a_prompt_without_room_is_refused() {
 
 #[test]
 fn prompt_and_answer_share_the_context() {
-    let llm = llm();
+    let llm = llm(1024);
     assert_eq!(Llm.kv(Precision::Bf16), Some(llm.geometry()), "the shape is known before the weights are");
     let begin = |count: usize, max_tokens: Option<u32>| {
         let tokens = Value::Tokens(vec![5; count].into());
@@ -107,4 +106,12 @@ fn prompt_and_answer_share_the_context() {
     assert!(matches!(refused, Err(RowError::Invalid { field, .. }) if field == "messages"));
     let next = llm.prompt(&"decode".into(), &row(vec![("token", Value::token(7))], None)).unwrap();
     assert_eq!((next.tokens, next.max_new), (vec![7], None));
+}
+
+#[test]
+fn a_lower_bound_of_the_deployment_goes_before_the_default() {
+    let llm = llm(100);
+    let tokens = || vec![("tokens", Value::Tokens(vec![5; 10].into()))];
+    let begin = |max_tokens| llm.prompt(&"prefill".into(), &row(tokens(), max_tokens)).unwrap().max_new;
+    assert_eq!((begin(None), begin(Some(7))), (Some(100), Some(7)));
 }

@@ -44,8 +44,8 @@ impl Stage {
         let (cx, gauge) = (Cx::with_threads(2).unwrap(), Gauge::new("test"));
         let (mut stateless, mut decoder) = (BTreeMap::new(), None);
         for component in components() {
-            let load =
-                LoadCx { dir: weights.path(), precision: Precision::F32, cx: &cx, gauge: &gauge, audio_seconds: 600 };
+            let (dir, precision, cx, gauge) = (weights.path(), Precision::F32, &cx, &gauge);
+            let load = LoadCx { dir, precision, cx, gauge, audio_seconds: 600, max_output_tokens: 1024 };
             match component.load(&load).unwrap() {
                 Loaded::Stateless(compute) => {
                     stateless.insert(component.id(), compute);

@@ -18,7 +18,7 @@ use crate::Network;
 /// The loop that both ops may end.
 pub(crate) const DECODE: &str = "decode";
 
-/// Bound on sampled tokens where the request names none: an answer of some 400 words.
+/// Bound on sampled tokens where neither the request nor the deployment has a lower one: an answer of some 400 words.
 const DEFAULT_MAX_TOKENS: usize = 512;
 
 /// The component `smollm2.llm`.
@@ -28,6 +28,8 @@ struct LlmDecoder {
     network: Network,
     tokenizer: Arc<Tokenizer>,
     precision: Precision,
+    /// Bound on sampled tokens where the request names none.
+    max_tokens: usize,
 }
 
 // --- impl Llm ---
@@ -66,7 +68,8 @@ impl Component for Llm {
         let file = WeightFile::open(cx.dir).map_err(broken(Self::ID))?;
         let network = Network::load(&file, cx.precision).map_err(broken(Self::ID))?;
         let tokenizer = tokenizer(&file).map_err(broken(Self::ID))?;
-        Ok(Loaded::Paged(Box::new(LlmDecoder { network, tokenizer, precision: cx.precision })))
+        let max_tokens = DEFAULT_MAX_TOKENS.min(cx.max_output_tokens as usize);
+        Ok(Loaded::Paged(Box::new(LlmDecoder { network, tokenizer, precision: cx.precision, max_tokens })))
     }
 }
 
@@ -86,7 +89,7 @@ impl LlmDecoder {
                 return Err(Invalid::new("max_tokens", text).into());
             }
             Some(asked) => asked,
-            None => u32::try_from(room.min(DEFAULT_MAX_TOKENS)).unwrap_or(u32::MAX),
+            None => u32::try_from(room.min(self.max_tokens)).unwrap_or(u32::MAX),
         };
         Ok(Prompt { tokens: tokens.to_vec(), context: None, max_new: Some(max_new) })
     }
