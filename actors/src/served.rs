@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use mstar_contract::{KvUse, Model, OpDecl, Recovery, RequestKey};
-use mstar_graph::{ComponentId, Graph, NodeName, OpName, PartitionName, Port, StepIx, StreamIx, Target};
+use mstar_graph::{
+    ComponentId, Graph, NodeName, OpName, PartitionName, Port, StepIx, StreamIx, StreamName, Target, WalkName,
+};
 use smallvec::SmallVec;
 
 use crate::messages::{NodeIx, OpIx};
@@ -17,19 +19,31 @@ pub struct Served {
     streams: Vec<StreamBinding>,
 }
 
-/// A graph node's replicas and what its component declares.
+/// Who serves a graph node in some walks, and what its component declares.
 #[derive(Clone, Debug)]
 pub struct Binding {
     /// The graph's node.
     pub node: NodeName,
     /// Its component.
     pub component: ComponentId,
-    /// The node actors that may serve it. A request sticks to one of them. None where no served walk visits the node.
+    /// The walks whose steps it serves.
+    pub walks: BoundWalks,
+    /// The node actors that may serve it. A request sticks to one of them through all these walks. None where they are
+    /// not served.
     pub replicas: Vec<NodeIx>,
     /// The component's ops.
     pub ops: Arc<[OpDecl]>,
     /// What to do when a request's state there is lost.
     pub recovery: Recovery,
+}
+
+/// Some walks of a graph.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BoundWalks {
+    /// All of them.
+    All,
+    /// These.
+    Only(Vec<WalkName>),
 }
 
 /// A graph's step, resolved.
@@ -66,9 +80,17 @@ pub(crate) struct StreamBinding {
 /// A model can't be served as it is bound.
 #[derive(Debug, thiserror::Error)]
 pub enum ServedError {
-    /// A graph node has no binding.
-    #[error("node `{0}` has no binding")]
-    Unbound(NodeName),
+    /// A graph node has no binding for a walk that visits it.
+    #[error("node `{node}` has no binding for walk `{walk}`")]
+    Unbound {
+        /// The node.
+        node: NodeName,
+        /// The walk.
+        walk: WalkName,
+    },
+    /// Walks that consume one stream are bound apart: its items could only go to one of them.
+    #[error("walks that consume stream `{0}` are bound to different nodes")]
+    SplitStream(StreamName),
     /// A step names an op that the component does not have.
     #[error("component `{component}` has no op `{op}`")]
     NoSuchOp {
@@ -82,16 +104,13 @@ pub enum ServedError {
 // --- impl Served ---
 
 impl Served {
-    /// Binds a model's graph nodes, each exactly once.
+    /// Binds a model's graph nodes: each once for every walk that visits it.
     pub fn new(model: Arc<dyn Model>, bindings: Vec<Binding>) -> Result<Self, ServedError> {
         let graph = Arc::clone(model.graph());
-        for (node, _) in graph.nodes() {
-            if !bindings.iter().any(|binding| binding.node == *node) {
-                return Err(ServedError::Unbound(node.clone()));
-            }
-        }
-        let steps = graph.steps().map(|(ix, _)| bind_step(&graph, ix, &bindings)).collect::<Result<_, _>>()?;
-        let streams = graph.streams().map(|(ix, _)| bind_stream(&graph, ix, &bindings)).collect();
+        let steps: Vec<StepBinding> =
+            graph.steps().map(|(ix, _)| bind_step(&graph, ix, &bindings)).collect::<Result<_, _>>()?;
+        let streams = graph.streams().map(|(ix, _)| bind_stream(&graph, ix, &bindings, &steps));
+        let streams = streams.collect::<Result<_, _>>()?;
         Ok(Self { model, bindings, steps, streams })
     }
 
@@ -105,7 +124,7 @@ impl Served {
         self.model.graph()
     }
 
-    /// Returns which node actors serve which graph node.
+    /// Returns which node actors serve which graph node in which walks.
     pub fn bindings(&self) -> &[Binding] {
         &self.bindings
     }
@@ -151,9 +170,9 @@ impl Served {
 
     /// Returns the label that keeps sequences of graph nodes apart that share a component.
     pub(crate) fn label(&self, slot: usize) -> u8 {
-        let component = &self.bindings[slot].component;
-        let before = self.bindings[..slot].iter().filter(|binding| binding.component == *component).count();
-        u8::try_from(before).unwrap_or(u8::MAX)
+        let Binding { node, component, .. } = &self.bindings[slot];
+        let before = self.graph().nodes().take_while(|(name, _)| *name != node).filter(|(_, id)| *id == component);
+        u8::try_from(before.count()).unwrap_or(u8::MAX)
     }
 }
 
@@ -163,9 +182,22 @@ impl std::fmt::Debug for Served {
     }
 }
 
+// --- impl BoundWalks ---
+
+impl BoundWalks {
+    fn contain(&self, walk: &WalkName) -> bool {
+        match self {
+            Self::All => true,
+            Self::Only(walks) => walks.contains(walk),
+        }
+    }
+}
+
 fn bind_step(graph: &Graph, ix: StepIx, bindings: &[Binding]) -> Result<StepBinding, ServedError> {
     let step = graph.step(ix);
-    let slot = slot_of(bindings, &step.node);
+    let walk = &graph.walk(step.walk).name;
+    let slot = bindings.iter().position(|binding| binding.node == step.node && binding.walks.contain(walk));
+    let slot = slot.ok_or_else(|| ServedError::Unbound { node: step.node.clone(), walk: walk.clone() })?;
     let ops = &bindings[slot].ops;
     let unknown = || ServedError::NoSuchOp { component: step.component.clone(), op: step.op.clone() };
     let op = ops.iter().position(|decl| decl.name == step.op).ok_or_else(unknown)?;
@@ -187,22 +219,25 @@ fn bind_step(graph: &Graph, ix: StepIx, bindings: &[Binding]) -> Result<StepBind
     })
 }
 
-fn bind_stream(graph: &Graph, ix: StreamIx, bindings: &[Binding]) -> StreamBinding {
+fn bind_stream(
+    graph: &Graph,
+    ix: StreamIx,
+    bindings: &[Binding],
+    steps: &[StepBinding],
+) -> Result<StreamBinding, ServedError> {
     let stream = graph.stream(ix);
-    let consumer = graph.consumers(ix).next().expect("invariant: a valid stream has a consumer");
-    StreamBinding {
-        from: partition_of(graph, &stream.from),
-        to: partition_of(graph, &stream.to),
-        consumer: slot_of(bindings, &graph.step(consumer).node),
+    let consumers = || graph.consumers(ix).map(|step| steps[step.index()].slot);
+    let mut served = consumers().filter(|slot| !bindings[*slot].replicas.is_empty());
+    let consumer = served.next();
+    if served.any(|other| Some(other) != consumer) {
+        return Err(ServedError::SplitStream(stream.name.clone()));
     }
+    let consumer = consumer.or_else(|| consumers().next()).expect("invariant: a valid stream has a consumer");
+    Ok(StreamBinding { from: partition_of(graph, &stream.from), to: partition_of(graph, &stream.to), consumer })
 }
 
 /// Returns a partition's place in its graph.
 pub(crate) fn partition_of(graph: &Graph, name: &PartitionName) -> u16 {
     let at = graph.partitions().position(|partition| partition == name);
     at.and_then(|at| u16::try_from(at).ok()).expect("invariant: a valid graph declares its few partitions")
-}
-
-fn slot_of(bindings: &[Binding], node: &NodeName) -> usize {
-    bindings.iter().position(|binding| binding.node == *node).expect("invariant: every graph node is bound")
 }

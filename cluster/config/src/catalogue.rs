@@ -8,7 +8,7 @@ pub struct Catalogue {
 }
 
 /// A model: components of its own, if any, and walks over its own and other models' components.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Model {
     /// Its id, as in `[model.<id>]`.
     pub id: String,
@@ -16,6 +16,22 @@ pub struct Model {
     pub components: Vec<Component>,
     /// Its walks.
     pub walks: Vec<Walk>,
+    /// The ways that requests may go: for each the names of all walks that one request takes. A walk on none is taken by
+    /// itself.
+    pub ways: Vec<Vec<String>>,
+    /// Walks that must share a placement.
+    pub bonds: Vec<Bond>,
+}
+
+/// Walks that must find a component in one place, because a request that takes several of them leaves something there.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Bond {
+    /// The component's id.
+    pub component: String,
+    /// The walks' names.
+    pub walks: Vec<String>,
+    /// What is left there, for people.
+    pub left: String,
 }
 
 /// A node's code and weights; every model that names it shares it.
@@ -72,5 +88,14 @@ impl Model {
     /// Returns the walk of this name.
     pub fn walk(&self, name: &str) -> Option<&Walk> {
         self.walks.iter().find(|walk| walk.name == name)
+    }
+
+    /// Returns what a walk lacks where only some walks are served: for each way that it lies on, the walks that are not
+    /// among the served. Nothing when it lacks nothing.
+    pub(crate) fn lacks(&self, walk: &str, served: &[&str]) -> Vec<Vec<&str>> {
+        let ways = self.ways.iter().filter(|way| way.iter().any(|name| name == walk));
+        let lacking: Vec<Vec<&str>> =
+            ways.map(|way| way.iter().map(String::as_str).filter(|name| !served.contains(name)).collect()).collect();
+        if lacking.iter().any(Vec::is_empty) { Vec::new() } else { lacking }
     }
 }

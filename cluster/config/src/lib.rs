@@ -15,6 +15,7 @@
 //!         id: "echo".into(),
 //!         components: vec![Component { id: "echo.say".into(), kv: false, page: None }],
 //!         walks: vec![Walk { name: "main".into(), components: vec!["echo.say".into()] }],
+//!         ..Model::default()
 //!     }],
 //! };
 //! let deployment = Deployment::parse("a.toml", "[model.echo]\n", &catalogue)?;
@@ -37,10 +38,10 @@ mod read;
 mod suggest;
 mod units;
 
-pub use catalogue::{Catalogue, Component, Model, PageBytes, Walk};
+pub use catalogue::{Bond, Catalogue, Component, Model, PageBytes, Walk};
 pub use deployment::{
-    ApiKey, Deployment, Device, Http, KvBudget, Limits, Metrics, ModelSettings, OnStuck, Placement, Precision,
-    Protocol, Rank, Supervision, Tracing, WalkId, Weights,
+    ApiKey, Deployment, Device, Http, KvBudget, Limits, Log, LogFormat, Metrics, ModelSettings, OnStuck, Placement,
+    Precision, Protocol, Rank, Supervision, Tracing, WalkId, Weights,
 };
 pub use environment::Environment;
 pub use expose::{AccessError, ExposureError};

@@ -6,11 +6,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use expect_test::expect_file;
-use mstar_config::{Catalogue, Component, Deployment, Model, PageBytes, Walk};
+use mstar_config::{Bond, Catalogue, Component, Deployment, Model, PageBytes, Walk};
 
 fn component(id: &str) -> Component {
     let page = (id == "smollm2.llm").then_some(PageBytes { f32: 737_280, bf16: 368_640 });
-    Component { id: id.to_owned(), kv: matches!(id, "smollm2.llm" | "whisper.decoder"), page }
+    let kv = matches!(id, "smollm2.llm" | "whisper.decoder" | "diary.llm");
+    Component { id: id.to_owned(), kv, page }
 }
 
 fn model(id: &str, components: &[&str], walks: &[(&str, &[&str])]) -> Model {
@@ -22,21 +23,54 @@ fn model(id: &str, components: &[&str], walks: &[(&str, &[&str])]) -> Model {
         id: id.to_owned(),
         components: components.iter().copied().map(component).collect(),
         walks: walks.iter().map(walk).collect(),
+        ..Model::default()
     }
 }
 
-/// The models of the project, as its deployments name them.
+fn ways(ways: &[&[&str]]) -> Vec<Vec<String>> {
+    ways.iter().map(|way| way.iter().map(|&walk| walk.to_owned()).collect()).collect()
+}
+
+/// The models of the project, as its deployments name them, and `diary`, whose walk `more` goes on where `begin` stopped.
 fn catalogue() -> Catalogue {
     let llm = ["smollm2.prompt", "smollm2.llm"];
     let hear = ["whisper.media", "whisper.features", "whisper.encoder", "whisper.decoder", "whisper.segments"];
-    let speak = ["hibari.cutter", "hibari.acoustic", "hibari.vocoder"];
-    let all = [&hear[..], &llm[..], &speak[..]].concat();
+    let (cut, say, render) = (["hibari.cutter"], ["hibari.acoustic"], ["hibari.vocoder"]);
+    let hibari = Model {
+        ways: ways(&[&["read", "speech", "sound"]]),
+        ..model("hibari", &[cut, say, render].concat(), &[("read", &cut), ("speech", &say), ("sound", &render)])
+    };
+    let voice: [(&str, &[&str]); 8] = [
+        ("chat", &llm),
+        ("converse", &llm),
+        ("transcribe", &hear),
+        ("listen", &hear),
+        ("speak", &cut),
+        ("read", &cut),
+        ("say", &say),
+        ("sound", &render),
+    ];
+    let voice_ways: [&[&str]; 6] = [
+        &["chat"],
+        &["listen", "chat"],
+        &["converse", "read", "say", "sound"],
+        &["listen", "converse", "read", "say", "sound"],
+        &["speak", "say", "sound"],
+        &["transcribe"],
+    ];
+    let bond = Bond {
+        component: "diary.llm".to_owned(),
+        walks: ["begin", "more"].map(str::to_owned).into(),
+        left: "walk `more` goes on with a sequence".to_owned(),
+    };
+    let diary = model("diary", &["diary.llm"], &[("begin", &["diary.llm"]), ("more", &["diary.llm"])]);
     Catalogue {
         models: vec![
             model("smollm2", &llm, &[("chat", &llm)]),
             model("whisper", &hear, &[("transcribe", &hear)]),
-            model("hibari", &speak, &[("speak", &speak)]),
-            model("voice", &[], &[("chat", &llm), ("speak", &speak), ("transcribe", &hear), ("converse", &all)]),
+            hibari,
+            Model { ways: ways(&voice_ways), ..model("voice", &[], &voice) },
+            Model { ways: ways(&[&["begin", "more"]]), bonds: vec![bond], ..diary },
         ],
     }
 }

@@ -35,7 +35,7 @@ mod weights;
 
 pub use boot::{Boot, BootError};
 pub use cluster::{Cluster, Drained};
-pub use placement::{NodeTable, NodeWeights, PlacedModel, PlacedNode, PlacementError};
+pub use placement::{NodeTable, NodeWeights, PlacedBinding, PlacedModel, PlacedNode, PlacementError};
 pub use rank::RankError;
 pub use server::{Server, ServerError};
 pub use signals::Signals;

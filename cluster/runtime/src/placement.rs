@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use mstar_actors::{BatchLimits, NodeIx};
 use mstar_config::{Deployment, KvBudget, Placement, WalkId, Weights};
 use mstar_contract::{Precision, WeightSource};
-use mstar_graph::{ComponentId, ModelId, NodeName};
+use mstar_graph::{ComponentId, Graph, ModelId, NodeName, WalkIx, WalkName};
 use mstar_zoo::Zoo;
 
 /// Every node actor of a deployment, and the models bound to them.
@@ -53,8 +53,21 @@ pub struct PlacedModel {
     pub id: ModelId,
     /// The walks that are served.
     pub walks: Vec<String>,
-    /// Its graph's nodes with the actors that serve them: none for a node that no served walk visits.
-    pub bindings: Vec<(NodeName, ComponentId, Vec<NodeIx>)>,
+    /// Its graph's nodes, once for every placement of their walks.
+    pub bindings: Vec<PlacedBinding>,
+}
+
+/// The actors that serve a graph's node in some walks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlacedBinding {
+    /// The graph's node.
+    pub node: NodeName,
+    /// Its component.
+    pub component: ComponentId,
+    /// The walks.
+    pub walks: Vec<WalkName>,
+    /// The actors: none for walks that are not served.
+    pub replicas: Vec<NodeIx>,
 }
 
 /// A deployment that cannot be carried out by this build.
@@ -63,19 +76,6 @@ pub enum PlacementError {
     /// The deployment was read with another catalogue.
     #[error("{0} is not a model or component of this build")]
     Unknown(String),
-    /// Two walks of a model want a component in two places.
-    #[error(
-        "{component} is placed differently for {one} and for {other}: walks of one model must share a placement, \
-         because a request's state stays with one node"
-    )]
-    Split {
-        /// The component.
-        component: String,
-        /// A walk.
-        one: WalkId,
-        /// A walk that is placed elsewhere.
-        other: WalkId,
-    },
 }
 
 // --- impl NodeTable ---
@@ -158,36 +158,35 @@ fn name_apart(nodes: &mut [PlacedNode]) {
 
 fn bind(id: &str, deployment: &Deployment, zoo: &Zoo, replicas: &[Vec<NodeIx>]) -> Result<PlacedModel, PlacementError> {
     let model = zoo.model(id).ok_or_else(|| PlacementError::Unknown(id.to_owned()))?;
-    let bindings = model.graph().nodes().map(|(node, component)| {
-        let at = placement_of(id, component, deployment)?;
-        Ok((node.clone(), component.clone(), at.map(|at| replicas[at].clone()).unwrap_or_default()))
-    });
+    let graph = model.graph();
+    let mut bindings = Vec::new();
+    for (node, component) in graph.nodes() {
+        let mut places: BTreeMap<Option<usize>, Vec<WalkName>> = BTreeMap::new();
+        for (_, walk) in graph.walks().filter(|(ix, _)| visits(graph, *ix, node)) {
+            places.entry(place_of(deployment, component, id, &walk.name)).or_default().push(walk.name.clone());
+        }
+        bindings.extend(places.into_iter().map(|(place, walks)| PlacedBinding {
+            node: node.clone(),
+            component: component.clone(),
+            walks,
+            replicas: place.map(|at| replicas[at].clone()).unwrap_or_default(),
+        }));
+    }
     let restricted = deployment.models.get(id).map(|settings| settings.walks.clone()).unwrap_or_default();
-    let all = || model.graph().walks().map(|(_, walk)| walk.name.as_str().to_owned()).collect();
-    Ok(PlacedModel {
-        id: model.id(),
-        walks: if restricted.is_empty() { all() } else { restricted },
-        bindings: bindings.collect::<Result<_, _>>()?,
-    })
+    let all = || graph.walks().map(|(_, walk)| walk.name.as_str().to_owned()).collect();
+    Ok(PlacedModel { id: model.id(), walks: if restricted.is_empty() { all() } else { restricted }, bindings })
 }
 
-/// Returns the one placement that all served walks of a model share for a component.
-fn placement_of(
-    model: &str,
-    component: &ComponentId,
-    deployment: &Deployment,
-) -> Result<Option<usize>, PlacementError> {
-    let mut found: Option<(usize, &WalkId)> = None;
-    for (at, placement) in deployment.placements.iter().enumerate() {
-        let ours = placement.walks.iter().find(|walk| walk.model == model);
-        let Some(walk) = ours.filter(|_| placement.component == component.as_str()) else { continue };
-        if let Some((_, one)) = found {
-            let component = component.as_str().to_owned();
-            return Err(PlacementError::Split { component, one: one.clone(), other: walk.clone() });
-        }
-        found = Some((at, walk));
-    }
-    Ok(found.map(|(at, _)| at))
+fn visits(graph: &Graph, walk: WalkIx, node: &NodeName) -> bool {
+    graph.walk_steps(walk).any(|step| graph.step(step).node == *node)
+}
+
+/// Returns which placement holds for a component in a walk; none where the walk is not served.
+fn place_of(deployment: &Deployment, component: &ComponentId, model: &str, walk: &WalkName) -> Option<usize> {
+    deployment.placements.iter().position(|placement| {
+        let holds = |id: &WalkId| id.model == model && *walk == id.walk.as_str();
+        placement.component == component.as_str() && placement.walks.iter().any(holds)
+    })
 }
 
 #[cfg(test)]
@@ -214,7 +213,8 @@ mod tests {
         assert!(table.nodes.iter().all(|node| node.precision == Precision::Bf16 && node.weights.is_none()));
         let model = &table.models[0];
         assert!(model.walks.contains(&"converse".to_owned()));
-        assert!(model.bindings.iter().all(|(_, component, replicas)| {
+        assert!(model.bindings.iter().all(|binding| {
+            let PlacedBinding { component, replicas, .. } = binding;
             replicas.len() == 1 && table.nodes[replicas[0].0 as usize].component == *component
         }));
     }
@@ -225,25 +225,29 @@ mod tests {
         let table = table(text).unwrap();
         assert_eq!(names(&table)[..2], ["fake.llm#0 on cpu0", "fake.llm#1 on cpu0"]);
         assert_eq!((table.nodes[0].limits.max_rows, table.nodes[0].limits.wait_us), (3, 40));
-        let llm = table.models[0].bindings.iter().find(|(node, ..)| *node == "llm").unwrap();
-        assert_eq!(llm.2, [NodeIx(0), NodeIx(1)]);
+        let llm = table.models[0].bindings.iter().find(|binding| binding.node == "llm").unwrap();
+        assert_eq!(llm.replicas, [NodeIx(0), NodeIx(1)]);
     }
 
     #[test]
     fn what_no_served_walk_visits_is_not_started() {
         let table = table("[model.fake]\nwalks = ['echo']").unwrap();
         assert_eq!(names(&table), ["fake.text on cpu0"]);
-        let idle = table.models[0].bindings.iter().filter(|(.., replicas)| replicas.is_empty());
-        assert_eq!(idle.count(), 3);
+        let bindings = &table.models[0].bindings;
+        let (idle, used): (Vec<_>, Vec<_>) = bindings.iter().partition(|binding| binding.replicas.is_empty());
+        assert!(idle.iter().all(|binding| !binding.walks.contains(&"echo".into())));
+        assert_eq!(used.iter().map(|binding| &binding.walks[..]).collect::<Vec<_>>(), [[WalkName::from("echo")]]);
     }
 
     #[test]
-    fn walks_of_a_model_share_a_placement() {
+    fn walks_of_one_model_are_placed_apart() {
         let text = "[model.fake]\n[[rank]]\nname = 'a'\n[[rank]]\nname = 'b'\n\
-            [[placement]]\nnode = 'fake.text'\nrank = 'b'\nwalks = ['fake.echo']\n\
-            [[placement]]\nnode = 'fake.text'\nrank = 'a'";
-        let error = table(text).unwrap_err();
-        assert!(matches!(&error, PlacementError::Split { component, .. } if component == "fake.text"), "{error}");
-        assert!(error.to_string().contains("fake.echo"), "{error}");
+            [[placement]]\nnode = 'fake.llm'\nrank = 'b'\nwalks = ['fake.chat']\nreplicas = 2\n\
+            [[placement]]\nnode = 'fake.llm'\nrank = 'a'";
+        let table = table(text).unwrap();
+        assert_eq!(names(&table)[..3], ["fake.llm#0 on b", "fake.llm#1 on b", "fake.llm#2 on a"]);
+        let llm = table.models[0].bindings.iter().filter(|binding| binding.node == "llm");
+        let llm: Vec<_> = llm.map(|binding| (binding.walks[0].as_str(), &binding.replicas[..])).collect();
+        assert_eq!(llm, [("chat", &[NodeIx(0), NodeIx(1)][..]), ("converse", &[NodeIx(2)][..])]);
     }
 }

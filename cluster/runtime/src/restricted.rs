@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use mstar_contract::{Invalid, Model, ModelCard, Plan, Request};
-use mstar_graph::{Graph, ModelId};
+use mstar_graph::{Graph, ModelId, WalkName};
 
-/// Serves a model's requests as long as they begin with walks that the deployment serves.
+/// Serves a model's requests as long as all walks that they may take are served.
 pub(crate) struct Restricted {
     model: Arc<dyn Model>,
     walks: Vec<String>,
@@ -36,13 +36,18 @@ impl Model for Restricted {
         self.model.card()
     }
 
+    fn ways(&self) -> Vec<Vec<WalkName>> {
+        self.model.ways()
+    }
+
     fn plan(&self, request: &Arc<Request>) -> Result<Box<dyn Plan>, Invalid> {
         let plan = self.model.plan(request)?;
-        let served = |walk: &str| self.walks.iter().any(|served| served == walk);
-        match plan.begin().into_iter().find(|next| !served(next.walk.as_str())) {
+        let served = |walk: &WalkName| self.walks.iter().any(|served| *walk == served.as_str());
+        let taken = plan.begin().into_iter().map(|next| next.walk).chain(plan.follows());
+        match taken.into_iter().find(|walk| !served(walk)) {
             None => Ok(plan),
-            Some(next) => {
-                let (walk, served) = (next.walk, self.walks.join(", "));
+            Some(walk) => {
+                let served = self.walks.join(", ");
                 let message = format!("the request needs walk {walk} of {}; served here: {served}", self.id());
                 Err(Invalid::new("model", message))
             }
@@ -80,5 +85,18 @@ mod tests {
         assert!(model.plan(&ask("echo")).is_ok());
         let refused = model.plan(&ask("chat")).map(|_| ()).unwrap_err();
         assert_eq!(refused.message, "the request needs walk chat of fake; served here: echo");
+    }
+
+    #[test]
+    fn walks_that_follow_are_looked_at_before_a_request_begins() {
+        let zoo = Zoo::with_fake().unwrap();
+        let refused = |walks: &[&str]| {
+            let walks: Vec<String> = walks.iter().map(|&walk| walk.to_owned()).collect();
+            let model = Restricted::of(zoo.model("fake").unwrap(), &walks);
+            model.plan(&ask("recall")).err().map(|invalid| invalid.message)
+        };
+        assert_eq!(refused(&["note", "recall"]), None);
+        let told = refused(&["note"]);
+        assert_eq!(told.as_deref(), Some("the request needs walk recall of fake; served here: note"));
     }
 }

@@ -1,15 +1,13 @@
 //! The admin view of the cluster, as JSON.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use mstar_actors::messages::NodeMsg;
-use mstar_actors::{NodeIx, NodeSnapshot, Route};
+use mstar_actors::{INGRESS, NodeIx, NodeSnapshot, Route};
 use mstar_supervisor::{ChildSnapshot, Snapshot};
 use ractor::rpc::CallResult;
 use serde_json::{Value, json};
 
-use crate::boot::INGRESS;
 use crate::operations::{ClusterOperations, USAGE_WITHIN};
 use crate::placement::PlacedNode;
 
@@ -29,7 +27,7 @@ pub(crate) async fn cluster(operations: &ClusterOperations) -> Value {
         nodes.push(node_view(placed, child, snapshot, digest(operations, placed)));
     }
     json!({
-        "draining": operations.draining.load(Ordering::SeqCst),
+        "draining": operations.routes.draining(),
         "requests": requests(operations).await,
         "ingress": ingress(children.as_ref()),
         "ranks": operations.ranks.iter().map(|rank| json!({
@@ -114,10 +112,13 @@ fn ingress(children: Option<&Snapshot>) -> Value {
 fn models(operations: &ClusterOperations) -> Vec<Value> {
     let name = |node: &NodeIx| operations.routes.name(*node).to_owned();
     let models = operations.table.models.iter().map(|model| {
-        let nodes: serde_json::Map<String, Value> = model
-            .bindings
-            .iter()
-            .map(|(node, _, replicas)| (node.as_str().to_owned(), replicas.iter().map(name).collect()))
+        let served = model.bindings.iter().filter(|binding| !binding.replicas.is_empty());
+        let nodes: Vec<Value> = served
+            .map(|binding| {
+                let walks: Vec<&str> = binding.walks.iter().map(|walk| walk.as_str()).collect();
+                let replicas: Vec<String> = binding.replicas.iter().map(name).collect();
+                json!({"node": binding.node.as_str(), "walks": walks, "replicas": replicas})
+            })
             .collect();
         json!({"id": model.id.as_str(), "walks": model.walks, "nodes": nodes})
     });

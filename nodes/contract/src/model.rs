@@ -18,6 +18,13 @@ pub trait Model: Send + Sync {
     /// Returns what it takes and gives.
     fn card(&self) -> ModelCard;
 
+    /// Returns the ways that requests may go: for each, all walks that one request may take, whichever partition takes
+    /// them and when. Every walk lies on at least one way. Where a deployment serves only some walks, a request's way
+    /// must be among them as a whole.
+    fn ways(&self) -> Vec<Vec<WalkName>> {
+        self.graph().walks().map(|(_, walk)| vec![walk.name.clone()]).collect()
+    }
+
     /// Returns the plan for a request, or what is wrong with the request.
     ///
     /// Pure and quick: it looks at what kinds of media there are, it does not decode them.
@@ -28,6 +35,11 @@ pub trait Model: Send + Sync {
 pub trait Plan: Send + Sync {
     /// Returns the first walk of every partition that takes part.
     fn begin(&self) -> Vec<NextWalk>;
+
+    /// Returns the walks that may follow those that it begins with. A request whose plan goes on with any other fails.
+    fn follows(&self) -> Vec<WalkName> {
+        Vec::new()
+    }
 
     /// Returns the walk that follows in a partition, or nothing when the partition is done.
     fn next(&self, _partition: &PartitionName, _finished: &WalkName, _kept: &Kept) -> Option<NextWalk> {

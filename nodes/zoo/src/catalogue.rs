@@ -3,8 +3,9 @@
 use mstar_config::Catalogue;
 use mstar_contract::Precision;
 use mstar_engines::page_bytes;
-use mstar_graph::{Graph, WalkIx};
+use mstar_graph::{Graph, WalkIx, WalkName};
 
+use crate::bonds::bonds;
 use crate::{Entry, Zoo};
 
 // --- impl Zoo ---
@@ -12,11 +13,11 @@ use crate::{Entry, Zoo};
 impl Zoo {
     /// Returns what a deployment file may name: models, their components, their walks.
     pub fn catalogue(&self) -> Catalogue {
-        Catalogue { models: self.entries().iter().map(listed).collect() }
+        Catalogue { models: self.entries().iter().map(|entry| listed(entry, self)).collect() }
     }
 }
 
-fn listed(entry: &Entry) -> mstar_config::Model {
+fn listed(entry: &Entry, zoo: &Zoo) -> mstar_config::Model {
     let graph = entry.model.graph();
     let components = entry.components.iter().map(|component| mstar_config::Component {
         id: component.id().as_str().to_owned(),
@@ -29,10 +30,13 @@ fn listed(entry: &Entry) -> mstar_config::Model {
     let walks = graph
         .walks()
         .map(|(ix, walk)| mstar_config::Walk { name: walk.name.as_str().to_owned(), components: visited(graph, ix) });
+    let named = |way: Vec<WalkName>| way.iter().map(|walk| walk.as_str().to_owned()).collect();
     mstar_config::Model {
         id: entry.model.id().as_str().to_owned(),
         components: components.collect(),
         walks: walks.collect(),
+        ways: entry.model.ways().into_iter().map(named).collect(),
+        bonds: bonds(&*entry.model, zoo),
     }
 }
 
@@ -61,5 +65,6 @@ mod tests {
         assert_eq!(fake.walk("echo").unwrap().components, ["fake.text"]);
         assert_eq!(fake.walk("converse").unwrap().components, ["fake.llm"]);
         assert_eq!(fake.walk("cut").unwrap().components, ["fake.cutter"]);
+        assert!(fake.ways.contains(&vec!["note".to_owned(), "recall".to_owned()]));
     }
 }

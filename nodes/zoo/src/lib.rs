@@ -13,6 +13,7 @@
 //! # Ok::<(), mstar_zoo::ZooError>(())
 //! ```
 
+mod bonds;
 mod catalogue;
 mod standard;
 mod zoo;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mstar_contract::{Component, Model, OpDecl};
-use mstar_graph::{ComponentId, GraphProblems, ModelId, OpName, OpPorts};
+use mstar_graph::{ComponentId, GraphProblems, ModelId, OpName, OpPorts, WalkName};
 
 /// The models of a build.
 #[derive(Clone)]
@@ -44,6 +44,14 @@ pub enum ZooError {
         model: ModelId,
         /// All that is wrong with it.
         source: GraphProblems,
+    },
+    /// A model's ways and its graph do not fit.
+    #[error("model {model}: walk {walk} lies on no way, or is not in the graph")]
+    Ways {
+        /// The model.
+        model: ModelId,
+        /// The walk.
+        walk: WalkName,
     },
     /// A graph is not well formed.
     #[error("the graph of a model is not well formed")]
@@ -106,6 +114,12 @@ impl Zoo {
             if self.component(component.as_str()).is_none() {
                 return Err(ZooError::NoComponent { model: model.id(), component: component.clone() });
             }
+        }
+        let (graph, ways) = (model.graph(), model.ways());
+        let lost = graph.walks().map(|(_, walk)| &walk.name).find(|walk| !ways.iter().any(|way| way.contains(*walk)));
+        let unknown = || ways.iter().flatten().find(|walk| graph.find_walk(walk.as_str()).is_none());
+        if let Some(walk) = lost.or_else(unknown) {
+            return Err(ZooError::Ways { model: model.id(), walk: walk.clone() });
         }
         let ports = |component: &ComponentId, op: &OpName| {
             let ops = self.component(component.as_str())?.ops();

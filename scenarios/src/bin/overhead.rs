@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use mstar_actors::{
-    BatchLimits, Binding, DeviceHandle, DeviceSpec, IngressArgs, IngressHandle, IngressLimits, NodeArgs, NodeIx,
-    Routes, Served, Submit, SupervisionBridge, ThreadDevice,
+    BatchLimits, Binding, BoundWalks, DeviceHandle, DeviceSpec, IngressArgs, IngressHandle, IngressLimits, NodeArgs,
+    NodeIx, Routes, Served, Submit, SupervisionBridge, ThreadDevice,
 };
 use mstar_contract::{
     ClientEvent, Engine, EngineUsage, ExecuteCx, Gauge, Invalid, Model, ModelCard, NextWalk, OpDecl, Plan, Recovery,
@@ -38,6 +38,7 @@ const WITHIN: Duration = Duration::from_secs(60);
 type Beats = Arc<Mutex<Vec<(Instant, usize)>>>;
 
 /// Answers every row at once.
+#[derive(Clone)]
 struct Idle {
     beats: Beats,
     token: (Port, Value),
@@ -164,7 +165,7 @@ impl Bench {
         }
         let ingress = IngressArgs::new(IngressLimits::default(), Arc::clone(&routes));
         let handle = ingress.handle();
-        children.push(ingress.child("ingress"));
+        children.push(ingress.child());
         let bridge = Arc::new(SupervisionBridge::new(routes));
         let supervisor = SupervisorRef::start(SupervisorSpec::new(children), bridge).await?;
         supervisor.settled(WITHIN).await?;
@@ -172,6 +173,7 @@ impl Bench {
         let bind = |(at, (node, component)): (u32, (&mstar_graph::NodeName, &mstar_graph::ComponentId))| Binding {
             node: node.clone(),
             component: component.clone(),
+            walks: BoundWalks::All,
             replicas: vec![NodeIx(at)],
             ops: Arc::clone(&ops),
             recovery: Recovery::Redo,
@@ -245,7 +247,7 @@ async fn rank(routes: &Arc<Routes>, node: NodeIx, beats: &Beats) -> Result<Devic
         // Bytes that nobody counts: two threads that count one value would measure its cache line.
         item: ("item".into(), Value::Bytes(bytes::Bytes::from_static(b"item"))),
     };
-    device.install(node, Box::new(move |_, _| Ok(Box::new(engine))), WITHIN).await?;
+    device.install(node, Box::new(move |_, _| Ok(Box::new(engine.clone()))), WITHIN).await?;
     Ok(device)
 }
 

@@ -92,8 +92,28 @@ fn walks(fields: &mut Fields<'_>, model: &Model) -> Vec<String> {
             Complaint::new("no walk is served").allowed("names of walks; serve = false for none"),
         );
     }
+    // A walk that is misspelt would be missed by others.
+    if listed.iter().all(|at| model.walk(at.value).is_some()) {
+        check_ways(fields, model, &listed);
+    }
     let known: Vec<String> =
         listed.into_iter().filter(|at| model.walk(at.value).is_some()).map(|at| at.value.to_owned()).collect();
     // Where none is right, all are taken: complaints about placements would only follow from the first mistake.
     if known.is_empty() { all() } else { known }
+}
+
+/// Complains about walks that no request could go through to its end.
+fn check_ways(fields: &Fields<'_>, model: &Model, listed: &[At<&str>]) {
+    let served: Vec<&str> = listed.iter().map(|at| at.value).collect();
+    for (index, at) in listed.iter().enumerate() {
+        let mut lacking = model.lacks(at.value, &served);
+        lacking.sort_by_key(Vec::len);
+        lacking.dedup();
+        if lacking.is_empty() {
+            continue;
+        }
+        let what = format!("no request can take `{}` without walks that are not served", at.value);
+        let ways: Vec<String> = lacking.iter().map(|walks| format!("also {}", walks.join(", "))).collect();
+        fields.complain(&at.span, &format!("walks[{index}]"), Complaint::new(what).allowed(ways.join("; or ")));
+    }
 }

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::fields::{At, Complaint, Fields};
-use crate::{Catalogue, Component, KvBudget, ModelSettings, Placement, Precision, Rank, WalkId, Weights};
+use crate::fields::{At, Complaint, Fields, Source, Span};
+use crate::{Bond, Catalogue, Component, KvBudget, ModelSettings, Placement, Precision, Rank, WalkId, Weights};
 
 /// What placements are checked against, and which (component, walk) already has its place.
 struct Sites<'a> {
@@ -12,8 +12,17 @@ struct Sites<'a> {
     ranks: &'a [Rank],
     /// Every served walk of every component that a served walk visits.
     visits: BTreeMap<&'a str, BTreeSet<WalkId>>,
-    /// The line that placed a component for a walk.
-    placed: BTreeMap<(&'a str, WalkId), usize>,
+    /// What placed a component for a walk.
+    placed: BTreeMap<(&'a str, WalkId), Site>,
+}
+
+/// Where the file places a component for a walk.
+struct Site {
+    /// Which placement does.
+    placement: String,
+    path: String,
+    span: Span,
+    line: usize,
 }
 
 pub(super) fn read(
@@ -50,6 +59,7 @@ pub(super) fn read(
         fields.finish();
         placements.push(placement);
     }
+    sites.check_bonds(root.source());
     placements.extend(sites.rest());
     placements
 }
@@ -148,6 +158,15 @@ fn kv(fields: &mut Fields<'_>, component: Option<&Component>, page: Option<u64>)
     component.kv.then(|| given.unwrap_or(Placement::KV))
 }
 
+// --- impl Site ---
+
+impl Site {
+    fn new(fields: &Fields<'_>, key: &str, span: &Span) -> Self {
+        let (placement, path) = (fields.path(""), fields.path(key));
+        Self { placement, path, span: span.clone(), line: fields.source().line(span) }
+    }
+}
+
 // --- impl Sites ---
 
 impl<'a> Sites<'a> {
@@ -162,14 +181,13 @@ impl<'a> Sites<'a> {
                 fields.complain(span, &path, Complaint::unknown(what, value, known.iter().map(String::as_str)));
                 continue;
             };
-            let line = fields.source().line(span);
-            let site = (component.id.as_str(), id.clone());
-            if let Some(first) = self.placed.get(&site) {
-                let what = format!("{} was placed for {value} in line {first}", component.id);
+            let key = (component.id.as_str(), id.clone());
+            if let Some(first) = self.placed.get(&key) {
+                let what = format!("{} was placed for {value} in line {}", component.id, first.line);
                 fields.complain(span, &path, Complaint::new(what));
                 continue;
             }
-            self.placed.insert(site, line);
+            self.placed.insert(key, Site::new(fields, &path, span));
             walks.push(id);
         }
         if listed.is_empty() {
@@ -182,21 +200,45 @@ impl<'a> Sites<'a> {
 
     /// Takes all walks of the component that nobody named.
     fn take_rest(&mut self, fields: &Fields<'_>, component: &'a Component) -> Vec<WalkId> {
-        let line = fields.source().line(fields.span());
         let left = self.left(&component.id);
         if left.is_empty() {
             let lines: BTreeSet<usize> = self.visits[component.id.as_str()]
                 .iter()
-                .filter_map(|id| self.placed.get(&(component.id.as_str(), id.clone())).copied())
+                .filter_map(|id| self.placed.get(&(component.id.as_str(), id.clone())).map(|site| site.line))
                 .collect();
             let lines: Vec<String> = lines.iter().map(usize::to_string).collect();
             let what = format!("{} was placed for all its walks already (line {})", component.id, lines.join(", "));
             fields.complain(fields.span(), "node", Complaint::new(what));
         }
         for id in &left {
-            self.placed.insert((&component.id, id.clone()), line);
+            self.placed.insert((&component.id, id.clone()), Site::new(fields, "node", fields.span()));
         }
         left
+    }
+
+    /// Complains where walks that must share a placement do not.
+    fn check_bonds(&self, source: &Source<'_>) {
+        for model in &self.catalogue.models {
+            model.bonds.iter().for_each(|bond| self.check_bond(source, &model.id, bond));
+        }
+    }
+
+    fn check_bond(&self, source: &Source<'_>, model: &str, bond: &Bond) {
+        let Some(visits) = self.visits.get(bond.component.as_str()) else { return };
+        let bound = visits.iter().filter(|id| id.model == model && bond.walks.contains(&id.walk));
+        let bound: Vec<(&WalkId, Option<&Site>)> =
+            bound.map(|id| (id, self.placed.get(&(bond.component.as_str(), id.clone())))).collect();
+        let placement = |site: Option<&Site>| site.map(|site| site.placement.clone());
+        let last = bound.iter().filter_map(|(id, site)| Some((id, (*site)?))).max_by_key(|(_, site)| site.span.start);
+        let Some((walk, site)) = last else { return };
+        let apart = bound.iter().find(|(_, other)| placement(*other).as_ref() != Some(&site.placement));
+        let Some((other, place)) = apart else { return };
+        let place = place.map_or("by default".to_owned(), |site| format!("in line {}", site.line));
+        let what = format!(
+            "{walk} and {other}, which is placed {place}, need one placement of {}: {}",
+            bond.component, bond.left
+        );
+        source.complain(&site.span, site.path.clone(), Complaint::new(what));
     }
 
     /// Places everything else on the first rank.

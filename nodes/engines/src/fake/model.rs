@@ -134,6 +134,20 @@ impl Model for FakeModel {
         }
     }
 
+    fn ways(&self) -> Vec<Vec<WalkName>> {
+        let ways: [&[&str]; 8] = [
+            &["chat"],
+            &["converse", "cut", "utter"],
+            &["split", "recite"],
+            &["flood", "recite"],
+            &["echo"],
+            &["nested"],
+            &["fan"],
+            &["note", "recall"],
+        ];
+        ways.iter().map(|way| way.iter().map(|&walk| walk.into()).collect()).collect()
+    }
+
     fn plan(&self, request: &Arc<Request>) -> Result<Box<dyn Plan>, Invalid> {
         request.refuse_unknown_options(&["walk", "items", "voice"])?;
         let walk = chosen(request)?;
@@ -180,6 +194,10 @@ fn chosen(request: &Request) -> Result<&'static str, Invalid> {
 impl Plan for FakePlan {
     fn begin(&self) -> Vec<NextWalk> {
         self.begin.clone()
+    }
+
+    fn follows(&self) -> Vec<WalkName> {
+        if self.begin.iter().any(|next| next.walk == "note") { vec!["recall".into()] } else { Vec::new() }
     }
 
     fn next(&self, partition: &PartitionName, finished: &WalkName, _kept: &Kept) -> Option<NextWalk> {

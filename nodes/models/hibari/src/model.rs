@@ -4,7 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use mstar_contract::{Component, Invalid, Model, ModelCard, Plan, Request};
-use mstar_graph::{ChunkPolicy, Fragment, Graph, GraphBuilder, Modality, ModelId, Stream, loop_over_stream, step};
+use mstar_graph::{
+    ChunkPolicy, Fragment, Graph, GraphBuilder, Modality, ModelId, Stream, WalkName, loop_over_stream, step,
+};
 
 use crate::nodes::{AcousticNode, CutterNode, VocoderNode};
 use crate::plan::{OPTIONS, SpeakPlan, VOICE};
@@ -117,6 +119,10 @@ impl Model for Hibari {
             options: OPTIONS.map(str::to_owned).to_vec(),
             ..ModelCard::default()
         }
+    }
+
+    fn ways(&self) -> Vec<Vec<WalkName>> {
+        vec![["read", "speech", "sound"].map(WalkName::from).into()]
     }
 
     fn plan(&self, request: &Arc<Request>) -> Result<Box<dyn Plan>, Invalid> {

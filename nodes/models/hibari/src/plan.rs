@@ -105,7 +105,8 @@ fn text_field(request: &Request) -> &'static str {
 mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
-    use mstar_contract::{Message, Sampling};
+    use mstar_contract::{Message, Model, Sampling};
+    use mstar_graph::WalkName;
     use serde_json::json;
 
     use super::*;
@@ -131,8 +132,8 @@ mod tests {
     #[test]
     fn a_request_to_speak_walks_in_three_partitions() {
         let plan = SpeakPlan::new(&request("Hello.", &[("voice", json!("heart")), ("speed", json!(2))])).unwrap();
-        let walks: Vec<String> = plan.begin().iter().map(|next| next.walk.to_string()).collect();
-        assert_eq!(walks, ["read", "speech", "sound"]);
+        let walks: Vec<WalkName> = plan.begin().into_iter().map(|next| next.walk).collect();
+        assert_eq!(crate::Hibari::new().ways(), [walks]);
     }
 
     #[test]

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use mstar_contract::{Invalid, Model, ModelCard, Plan, Request};
 use mstar_graph::{
     ChunkPolicy, Fragment, Graph, GraphBuilder, GraphProblems, Modality, ModelId, Section, Source, Stream, Target,
+    WalkName,
 };
 
-use crate::plan::VoicePlan;
+use crate::plan::{VoicePlan, ways};
 
 /// The partition that listens and answers.
 pub(crate) const MAIN: &str = "main";
@@ -136,6 +137,10 @@ impl Model for Voice {
             samples_tokens: true,
             context: answers.context,
         }
+    }
+
+    fn ways(&self) -> Vec<Vec<WalkName>> {
+        ways()
     }
 
     fn plan(&self, request: &Arc<Request>) -> Result<Box<dyn Plan>, Invalid> {

@@ -47,6 +47,19 @@ pub fn route(task: Task, text: bool, audio: bool, outputs: &BTreeSet<Modality>) 
     }
 }
 
+/// Returns the walks of every way: what [`VoicePlan`] begins with and what may follow.
+pub(crate) fn ways() -> Vec<Vec<WalkName>> {
+    let ways: [&[&str]; 6] = [
+        &["chat"],
+        &["listen", "chat"],
+        &["converse", "read", "say", "sound"],
+        &["listen", "converse", "read", "say", "sound"],
+        &["speak", "say", "sound"],
+        &["transcribe"],
+    ];
+    ways.iter().map(|way| way.iter().map(|&walk| walk.into()).collect()).collect()
+}
+
 /// The plan of one request.
 pub(crate) struct VoicePlan {
     route: Route,
@@ -117,6 +130,10 @@ impl VoicePlan {
 impl Plan for VoicePlan {
     fn begin(&self) -> Vec<NextWalk> {
         self.first.clone()
+    }
+
+    fn follows(&self) -> Vec<WalkName> {
+        self.answer.iter().map(|next| next.walk.clone()).collect()
     }
 
     fn next(&self, _partition: &PartitionName, finished: &WalkName, _kept: &Kept) -> Option<NextWalk> {
@@ -211,6 +228,10 @@ fn written_turns(request: &Request, listens: bool) -> Vec<Message> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use mstar_contract::{Media, Sampling};
+
     use super::*;
     use Modality::{Audio, Text};
 
@@ -231,5 +252,30 @@ mod tests {
         check(Task::Chat, false, true, &[Text, Audio], Route::Converse { listens: listening });
         check(Task::Speak, true, false, &[Audio], Route::Speak);
         check(Task::Transcribe, false, true, &[Text], Route::Transcribe);
+    }
+
+    #[test]
+    fn every_plan_goes_one_of_the_ways() {
+        let recording = Media { modality: Audio, bytes: vec![0].into(), field: "files[0]".into() };
+        let request = Request {
+            id: "r".into(),
+            model: "voice".into(),
+            task: Task::Generate,
+            messages: vec![Message { role: Role::User, parts: vec![Part::Text("words".into())] }],
+            media: vec![recording],
+            outputs: BTreeSet::new(),
+            sampling: Sampling::default(),
+            seed: 0,
+            options: BTreeMap::new(),
+        };
+        let routes = [false, true].map(|listens| [Route::Chat { listens }, Route::Converse { listens }]);
+        let routes = routes.into_iter().flatten().chain([Route::Speak, Route::Transcribe]);
+        let taken = routes.map(|route| {
+            let plan = VoicePlan::along(&request, route).unwrap();
+            let walks = plan.begin().into_iter().map(|next| next.walk).chain(plan.follows());
+            walks.collect::<BTreeSet<WalkName>>()
+        });
+        let ways: BTreeSet<BTreeSet<WalkName>> = ways().into_iter().map(BTreeSet::from_iter).collect();
+        assert_eq!(taken.collect::<BTreeSet<_>>(), ways);
     }
 }

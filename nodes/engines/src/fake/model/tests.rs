@@ -34,14 +34,18 @@ fn every_walk_that_a_plan_names_can_start() {
     let model = FakeModel::new().unwrap();
     for name in WALKS {
         let plan = model.plan(&with(Task::Generate, &[], &[("walk", name.into())])).unwrap();
-        let mut walks = plan.begin();
+        let (mut walks, mut taken) = (plan.begin(), Vec::new());
         walks.extend(walks.clone().iter().filter_map(|w| plan.next(&w.partition, &w.walk, &Kept::new())));
         for walk in walks {
             let ix = model.graph().find_walk(walk.walk.as_str()).unwrap();
             assert_eq!(model.graph().walk(ix).partition, walk.partition);
             let kept = |_: &mstar_graph::KeptName| Some(Value::text("kept"));
+            taken.push(walk.walk.clone());
             Cursor::start(model.graph(), ix, walk.inputs, &kept, &|_| None).unwrap_or_else(|e| panic!("{name}: {e}"));
         }
+        let told: Vec<WalkName> = plan.begin().into_iter().map(|next| next.walk).chain(plan.follows()).collect();
+        assert_eq!(told, taken);
+        assert!(model.ways().contains(&taken), "{taken:?}");
     }
 }
 
