@@ -230,9 +230,10 @@ pub struct Placement {
     pub max_batch_rows: usize,
     /// `max_batch_tokens`: most tokens in a batch. Default 2048.
     pub max_batch_tokens: usize,
-    /// `wait_us`: how long a batch that is not full waits for more rows. Default 0.
+    /// `wait_us`: how long a batch waits for the rows of running loops, which come back at once. Default 200.
     pub wait: Duration,
-    /// `kv_budget` (bytes or with a unit) or `kv_pages`, per replica of a component with KV. Default 256 MiB; none without KV.
+    /// `kv_budget` (bytes or with a unit) or `kv_pages`, per replica of a component with KV. Default: a share of the memory
+    /// that is available at boot; none without KV.
     pub kv: Option<KvBudget>,
 }
 
@@ -245,9 +246,11 @@ pub struct WalkId {
     pub walk: String,
 }
 
-/// How much KV a replica may keep.
+/// How much memory a replica may use for KV.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KvBudget {
+    /// A share of the memory that is available at boot.
+    Share,
     /// So many bytes, rounded down to whole pages.
     Bytes(u64),
     /// So many pages.
@@ -374,9 +377,6 @@ impl Default for ModelSettings {
 // --- impl Placement ---
 
 impl Placement {
-    /// The KV of a replica when the file names none.
-    pub(crate) const KV: KvBudget = KvBudget::Bytes(256 << 20);
-
     /// Returns a component's place on a rank with all defaults, for no walk yet.
     pub(crate) fn on(component: &str, rank: &str) -> Self {
         Placement {
@@ -386,7 +386,7 @@ impl Placement {
             replicas: 1,
             max_batch_rows: 16,
             max_batch_tokens: 2048,
-            wait: Duration::ZERO,
+            wait: Duration::from_micros(200),
             kv: None,
         }
     }

@@ -127,7 +127,7 @@ fn defaults_shown_in_comments_are_the_defaults() {
         let rest = line.strip_prefix("# ").filter(|rest| rest.split_once(" = ").is_some_and(|(key, _)| is_key(key)))?;
         Some(rest.to_owned())
     };
-    let skipped = ["api_keys = ", "endpoint = ", "dir = ", "cores = "]; // examples: unset is the default
+    let skipped = ["api_keys = ", "endpoint = ", "dir = ", "cores = ", "kv_budget = "]; // examples: unset is the default
     let uncomment = |line: &str| match setting(line) {
         Some(rest) if !skipped.iter().any(|key| rest.starts_with(key)) => rest,
         _ => line.to_owned(),

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mstar_actors::{
-    Binding, BoundWalks, DeviceError, Faults, IngressArgs, IngressLimits, NoFaults, NodeArgs, NodeIx, Routes, Served,
-    ServedError, SupervisionBridge,
+    Binding, BoundWalks, DeviceError, DeviceHandle, Faults, IngressArgs, IngressLimits, NoFaults, NodeArgs, NodeIx, Routes,
+    Served, ServedError, SupervisionBridge,
 };
 use mstar_config::{AccessError, Deployment, Environment, Limits, Supervision};
+use mstar_engines::kv::PAGE_TOKENS;
 use mstar_graph::ModelId;
 use mstar_supervisor::{
     Backoff, ChildSpec, Health, Intensity, OnStuck, SupervisionEvent, SupervisorError, SupervisorRef, SupervisorSpec,
@@ -19,6 +20,7 @@ use tokio::time::Instant;
 
 use crate::cluster::{Cluster, Parts};
 use crate::engine;
+use crate::memory;
 use crate::metrics;
 use crate::placement::{NodeTable, PlacedBinding, PlacementError};
 use crate::rank::{self, LiveRank, RankError};
@@ -113,7 +115,8 @@ impl Cluster {
         let Boot { deployment, folder, environment, zoo, watcher, faults } = boot;
         let began = Instant::now();
         let keys = deployment.all_keys(&folder, &environment)?;
-        let table = NodeTable::of(&deployment, &zoo)?;
+        let mut table = NodeTable::of(&deployment, &zoo)?;
+        memory::available().into_iter().for_each(|available| table.share_memory(available));
         // Before anything takes a handle of a metric.
         let recorder = if deployment.metrics.enabled { Some(metrics::recorder()?) } else { None };
         let routes = Routes::new(table.nodes.iter().map(|node| node.name.clone()));
@@ -181,8 +184,12 @@ async fn load(loading: &Loading<'_>, ranks: &[LiveRank], watcher: &Watcher) -> R
             let made = rank.device.install(address(at), make, LOAD_WITHIN).await;
             made.map_err(|source| BootError::Load { node: node.name.clone(), source })?;
             let took = began.elapsed();
-            let (name, rank, seconds) = (&node.name, &rank.name, took.as_secs_f64());
+            let (name, device, rank, seconds) = (&node.name, &rank.device, &rank.name, took.as_secs_f64());
             tracing::info!("loaded {name} in {:?} on {rank} in {seconds:.2} s", node.precision);
+            if let (Some(_), Some(pages)) = (node.kv, kv_pages(device, at).await) {
+                let whence = if node.kv_shared { ", a share of the memory available" } else { "" };
+                tracing::info!("KV of {name}: {pages} pages for {} tokens{whence}", pages * PAGE_TOKENS);
+            }
             watcher.tell(BootEvent::Loaded { node: name.clone(), rank: rank.clone(), took });
         }
         Ok::<(), BootError>(())
@@ -191,6 +198,12 @@ async fn load(loading: &Loading<'_>, ranks: &[LiveRank], watcher: &Watcher) -> R
         outcome?;
     }
     Ok(())
+}
+
+/// Returns how many KV pages a node's engine has.
+async fn kv_pages(device: &DeviceHandle, at: usize) -> Option<usize> {
+    let usage = device.usage(address(at), LOAD_WITHIN).await.ok()?;
+    (usage.kv_pages > 0).then_some(usage.kv_pages)
 }
 
 /// Runs futures side by side on this task and returns their results in order.

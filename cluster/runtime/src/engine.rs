@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use mstar_actors::MakeEngine;
-use mstar_config::{KvBudget, Limits};
+use mstar_config::Limits;
 use mstar_contract::{Component, Engine, KvGeometry, LoadCx, LoadError, Loaded};
 use mstar_engines::{PagedEngine, PagedLimits, StatelessEngine, page_bytes};
 use mstar_kernels::{Affinity, Cx};
@@ -54,11 +54,10 @@ fn refuse_no_page(component: &dyn Component, limits: &PagedLimits, shape: &KvGeo
 
 fn paged_limits(node: &PlacedNode) -> PagedLimits {
     let budget = match node.kv {
-        Some(KvBudget::Bytes(bytes)) => mstar_engines::KvBudget::Bytes(bytes),
-        Some(KvBudget::Pages(pages)) => mstar_engines::KvBudget::Pages(pages),
+        Some(budget) => budget,
         None => PagedLimits::default().budget,
     };
     let max_batch_tokens = node.limits.max_tokens;
-    // Rows of a prompt share a pass only among themselves, so a piece may be as long as a pass.
+    // A piece of a prompt may be as long as a pass: the engine makes it shorter where others would wait for it.
     PagedLimits { budget, max_batch_tokens, prefill_chunk: max_batch_tokens }
 }

@@ -21,6 +21,7 @@
 mod boot;
 mod cluster;
 mod engine;
+mod memory;
 pub mod metrics;
 mod operations;
 mod placement;

@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 
 use mstar_actors::{BatchLimits, NodeIx};
-use mstar_config::{Deployment, KvBudget, Placement, WalkId, Weights};
+use mstar_config::{Deployment, Placement, WalkId, Weights};
 use mstar_contract::{Precision, WeightSource};
+use mstar_engines::KvBudget;
 use mstar_graph::{ComponentId, Graph, ModelId, NodeName, WalkIx, WalkName};
 use mstar_zoo::Zoo;
 
@@ -35,6 +36,8 @@ pub struct PlacedNode {
     pub limits: BatchLimits,
     /// Its KV pages, if it keeps any.
     pub kv: Option<KvBudget>,
+    /// Its KV pages are a share of the memory there was.
+    pub kv_shared: bool,
 }
 
 /// Where weights come from: equal values are fetched once.
@@ -99,6 +102,14 @@ impl NodeTable {
         Ok(Self { nodes, models })
     }
 
+    /// Shares memory out among the nodes whose KV has no budget of its own: a quarter of what is available, in equal
+    /// parts. Weights and tensors need room too, and no part is larger than a full house of long talks takes.
+    pub(crate) fn share_memory(&mut self, available: u64) {
+        let sharing = self.nodes.iter().filter(|node| node.kv_shared).count() as u64;
+        let part = (available / 4 / sharing.max(1)).clamp(LEAST_KV, MOST_KV);
+        self.nodes.iter_mut().filter(|node| node.kv_shared).for_each(|node| node.kv = Some(KvBudget::Bytes(part)));
+    }
+
     /// Returns the weights that the nodes need, each once.
     pub fn weights(&self) -> Vec<NodeWeights> {
         let mut all: Vec<NodeWeights> = self.nodes.iter().filter_map(|node| node.weights.clone()).collect();
@@ -107,6 +118,10 @@ impl NodeTable {
         all
     }
 }
+
+/// Least and most bytes that a node is given for KV where the deployment names no budget.
+const LEAST_KV: u64 = 256 << 20;
+const MOST_KV: u64 = 2 << 30;
 
 fn address(index: usize) -> NodeIx {
     NodeIx(u32::try_from(index).expect("invariant: a deployment has fewer than 2^32 nodes"))
@@ -138,7 +153,12 @@ fn placed(placement: &Placement, deployment: &Deployment, zoo: &Zoo) -> Result<P
             max_tokens: placement.max_batch_tokens,
             wait_us: u64::try_from(placement.wait.as_micros()).unwrap_or(u64::MAX),
         },
-        kv: placement.kv,
+        kv: placement.kv.map(|kv| match kv {
+            mstar_config::KvBudget::Bytes(bytes) => KvBudget::Bytes(bytes),
+            mstar_config::KvBudget::Pages(pages) => KvBudget::Pages(pages),
+            mstar_config::KvBudget::Share => KvBudget::Bytes(LEAST_KV),
+        }),
+        kv_shared: placement.kv == Some(mstar_config::KvBudget::Share),
     })
 }
 
@@ -217,6 +237,23 @@ mod tests {
             let PlacedBinding { component, replicas, .. } = binding;
             replicas.len() == 1 && table.nodes[replicas[0].0 as usize].component == *component
         }));
+    }
+
+    #[test]
+    fn kv_without_a_budget_gets_a_share_of_the_memory() {
+        let of = |text: &str, memory: Option<u64>| {
+            let mut table = table(text).unwrap();
+            memory.into_iter().for_each(|memory| table.share_memory(memory));
+            table.nodes.iter().filter_map(|node| node.kv).collect::<Vec<_>>()
+        };
+        let llm = "[model.fake]\nwalks = ['chat']\n[[placement]]\nnode = 'fake.llm'\n";
+        let bytes = |bytes: u64, count: usize| vec![KvBudget::Bytes(bytes); count];
+        assert_eq!(of(llm, Some(6 << 30)), bytes(6 << 28, 1));
+        assert_eq!(of(&format!("{llm}replicas = 2"), Some(6 << 30)), bytes(3 << 28, 2));
+        assert_eq!(of(llm, Some(1 << 40)), bytes(MOST_KV, 1));
+        assert_eq!(of(llm, Some(1 << 20)), bytes(LEAST_KV, 1));
+        assert_eq!(of(llm, None), bytes(LEAST_KV, 1));
+        assert_eq!(of(&format!("{llm}kv_pages = 7"), Some(6 << 30)), vec![KvBudget::Pages(7)]);
     }
 
     #[test]

@@ -155,7 +155,7 @@ fn kv(fields: &mut Fields<'_>, component: Option<&Component>, page: Option<u64>)
         fields.complain(&span, key, complaint.allowed(format!("at least {page} bytes")));
     }
     let given = budget.map(|at| KvBudget::Bytes(at.value)).or(pages.map(KvBudget::Pages));
-    component.kv.then(|| given.unwrap_or(Placement::KV))
+    component.kv.then(|| given.unwrap_or(KvBudget::Share))
 }
 
 // --- impl Site ---
@@ -246,7 +246,7 @@ impl<'a> Sites<'a> {
         let unplaced = self.visits.keys().map(|component| (*component, self.left(component)));
         let place = |(component, walks)| Placement {
             walks,
-            kv: self.catalogue.component(component).filter(|component| component.kv).map(|_| Placement::KV),
+            kv: self.catalogue.component(component).filter(|component| component.kv).map(|_| KvBudget::Share),
             ..Placement::on(component, &self.ranks[0].name)
         };
         unplaced.filter(|(_, walks): &(&str, Vec<WalkId>)| !walks.is_empty()).map(place).collect()
