@@ -4,6 +4,7 @@
 mod bench;
 mod simulated;
 mod thread;
+mod turns;
 
 use std::sync::Arc;
 use std::time::Duration;

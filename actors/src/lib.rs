@@ -25,6 +25,7 @@ mod ingress;
 pub mod messages;
 pub mod metrics;
 mod node;
+mod order;
 mod routes;
 mod served;
 mod snapshot;

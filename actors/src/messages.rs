@@ -229,6 +229,8 @@ pub struct Step {
     pub draw: u64,
     /// What a node whose state was lost must redo before.
     pub rebuild: Option<Arc<Journal>>,
+    /// When the request's listener runs dry, if anybody listens.
+    pub due: Option<Instant>,
     /// The step's span.
     pub trace: TraceContext,
 }
@@ -286,14 +288,12 @@ pub struct Batch {
     pub node: NodeIx,
     /// The incarnation that sent it.
     pub incarnation: Incarnation,
-    /// Which op.
-    pub op: OpName,
-    /// The rows.
+    /// The rows: of one op, or of ops that share passes.
     pub rows: Vec<Row>,
-    /// Tokens of work that one batch may hold; rows beyond come back.
-    pub max_tokens: usize,
     /// When it was sent.
     pub sent: Instant,
+    /// When the first of its listeners runs dry.
+    pub due: Option<Instant>,
 }
 
 /// What became of a batch.
@@ -303,8 +303,6 @@ pub struct Executed {
     pub incarnation: Incarnation,
     /// Every row of it.
     pub rows: Vec<RowProgress>,
-    /// The row that found no room or no budget came back without any work done.
-    pub postponed: Vec<Row>,
     /// What the engine holds now.
     pub usage: EngineUsage,
     /// How long it waited for the rank.
@@ -345,10 +343,11 @@ impl DeviceCommand {
 
 impl Step {
     /// Returns the row that the step becomes at its node.
-    pub(crate) fn row(&mut self, work: WorkId) -> Row {
+    pub(crate) fn row(&mut self, work: WorkId, op: OpName) -> Row {
         Row {
             work,
             key: self.key,
+            op,
             inputs: std::mem::take(&mut self.inputs),
             params: Arc::clone(&self.params),
             draw: self.draw,

@@ -17,14 +17,14 @@ use tokio::time::Instant;
 use tracing::Span;
 
 pub use batcher::BatchLimits;
-use batcher::{Batcher, Decision};
+use batcher::{Batcher, Decision, Ticket};
 use inbox::{CreditNote, Inbox};
 use outbox::{Outbox, Sending};
 use works::{Gone, Works};
 
 use crate::device::DeviceHandle;
 use crate::faults::{AFTER_EXECUTE, BEFORE_EXECUTE, Faults, NoFaults, ON_ITEMS, pass};
-use crate::messages::{Batch, DeviceCommand, Executed, Items, NodeIx, NodeMsg, OpIx, Step, WalkerMsg};
+use crate::messages::{Batch, DeviceCommand, Executed, Items, NodeIx, NodeMsg, Step, WalkerMsg};
 use crate::metrics::NodeMetrics;
 use crate::routes::Routes;
 use crate::snapshot::NodeSnapshot;
@@ -72,7 +72,6 @@ pub struct NodeState {
 
 /// The batch under way.
 struct Running {
-    op: OpIx,
     rows: usize,
     span: Span,
 }
@@ -173,11 +172,11 @@ impl Drop for NodeState {
 impl NodeState {
     fn new(args: NodeArgs, incarnation: Incarnation) -> Self {
         Self {
-            works: Works::new(args.ix, incarnation, Arc::clone(args.device.name())),
+            works: Works::new(args.ix, incarnation, Arc::clone(args.device.name()), Arc::clone(&args.ops)),
             inbox: Inbox::default(),
             batcher: Batcher::new(&args.ops, args.limits),
             outbox: Outbox::new(args.ix),
-            metrics: NodeMetrics::new(&args.name),
+            metrics: NodeMetrics::new(&args.name, &args.ops),
             running: None,
             usage: EngineUsage::default(),
             ripening: false,
@@ -187,11 +186,11 @@ impl NodeState {
     }
 
     fn step(&mut self, mut step: Step) {
-        let (key, op) = (step.key, step.op);
+        let key = step.key;
         let ports = std::mem::take(&mut step.stream_inputs);
         if ports.is_empty() {
-            let row = self.works.queue(step, Instant::now());
-            self.batcher.push(op, row);
+            let (ticket, row) = self.works.queue(step, Instant::now());
+            self.queue(ticket, row);
             return;
         }
         let span = trace::chunk(step.trace, &self.args.name);
@@ -201,6 +200,10 @@ impl NodeState {
             self.take_ready(key);
         }
         // Else the step is of a stream that was never opened in this life: its walker runs the request again.
+    }
+
+    fn queue(&mut self, ticket: Ticket, row: Row) {
+        self.batcher.push(ticket, &self.args.ops[usize::from(ticket.op.0)], row);
     }
 
     fn items(&mut self, items: Items) {
@@ -217,8 +220,8 @@ impl NodeState {
         while let Some(chunked) = self.inbox.ready(key) {
             chunked.credit.into_iter().for_each(|note| self.give_credit(note));
             let ready = self.works.chunked(chunked.work, chunked.inputs, chunked.ended, Instant::now());
-            if let Some((op, row)) = ready {
-                self.batcher.push(op, row);
+            if let Some((ticket, row)) = ready {
+                self.queue(ticket, row);
             }
         }
     }
@@ -235,32 +238,23 @@ impl NodeState {
             Decision::Idle => {}
             Decision::Wait if self.ripening => {}
             Decision::Wait => self.ripening = myself.cast(NodeMsg::Ripen).is_ok(),
-            Decision::Run(op, rows) => self.execute(op, rows),
+            Decision::Run(rows, due) => self.execute(rows, due),
         }
         // What waits for a chunk, for room or for credit waits for others: a node is not stuck for that.
         let computing = self.running.as_ref().map_or(0, |running| running.rows);
         self.args.routes.progress(self.args.ix).set_waiting((self.batcher.runnable() + computing) as u64);
     }
 
-    fn execute(&mut self, op: OpIx, rows: Vec<Row>) {
+    fn execute(&mut self, rows: Vec<Row>, due: Option<Instant>) {
         pass(&self.args.faults, BEFORE_EXECUTE, &self.args.name);
-        let NodeArgs { ix, name, ops, limits, .. } = &self.args;
-        let decl = &ops[usize::from(op.0)];
         let now = Instant::now();
         let count = rows.len();
         rows.iter().for_each(|row| self.works.run(row.work, count, now));
         let contexts = rows.iter().filter_map(|row| self.works.trace(row.work));
-        let span = trace::batch(contexts, name, decl.name.as_str(), count);
-        self.running = Some(Running { op, rows: count, span });
-        self.metrics.rows.record(count as f64);
-        let batch = Batch {
-            node: *ix,
-            incarnation: self.incarnation,
-            op: decl.name.clone(),
-            rows,
-            max_tokens: limits.max_tokens,
-            sent: now,
-        };
+        let span = trace::batch(contexts, &self.args.name, &rows);
+        self.running = Some(Running { rows: count, span });
+        self.metrics.batch(&rows);
+        let batch = Batch { node: self.args.ix, incarnation: self.incarnation, rows, sent: now, due };
         self.args.device.send(DeviceCommand::Execute(batch));
     }
 
@@ -268,9 +262,9 @@ impl NodeState {
         if executed.incarnation != self.incarnation {
             return Ok(());
         }
-        let Some(Running { op, span, .. }) = self.running.take() else { return Ok(()) };
+        let Some(Running { span, .. }) = self.running.take() else { return Ok(()) };
         pass(&self.args.faults, AFTER_EXECUTE, &self.args.name);
-        let Executed { rows, postponed, usage, waited, ran, broken, .. } = executed;
+        let Executed { rows, usage, waited, ran, broken, .. } = executed;
         if let Some(why) = broken {
             return Err(EngineBroke(why));
         }
@@ -285,23 +279,22 @@ impl NodeState {
         self.args.routes.progress(self.args.ix).tick();
 
         let mut back: SmallVec<[RequestKey; 16]> = SmallVec::new();
-        let (mut more, mut parked) = (Vec::new(), Vec::new());
         for progress in rows {
             match progress {
                 RowProgress::Done(work, result) => back.extend(self.outcome(work, result, ran)),
-                RowProgress::More(row) if self.works.again(row.work, ran) => more.push(row),
-                RowProgress::Waiting(row) if self.works.again(row.work, ran) => parked.push(row),
-                RowProgress::More(_) | RowProgress::Waiting(_) => {}
+                RowProgress::More(row) => {
+                    if let Some(ticket) = self.works.again(row.work, ran) {
+                        self.batcher.push_more(ticket, row);
+                    }
+                }
+                RowProgress::Waiting(row) => {
+                    if let Some(ticket) = self.works.again(row.work, ran) {
+                        self.batcher.park(ticket, row);
+                    }
+                }
             }
         }
-        let held = postponed.into_iter().filter(|row| self.works.again(row.work, Duration::ZERO));
-        let held: Vec<Row> = held.collect();
         self.batcher.finished(back.into_iter(), Instant::now());
-        self.batcher.push_front(op, held);
-        self.batcher.push_front(op, more);
-        if !parked.is_empty() {
-            self.batcher.park(op, parked);
-        }
         Ok(())
     }
 
@@ -356,9 +349,7 @@ impl NodeState {
             self.batcher.room_made();
         }
         self.usage = usage;
-        self.metrics.kv_used.set(usage.kv_pages_used as f64);
-        self.metrics.kv.set(usage.kv_pages as f64);
-        self.metrics.sequences.set(usage.sequences as f64);
+        self.metrics.usage(&usage);
     }
 
     fn snapshot(&self) -> NodeSnapshot {

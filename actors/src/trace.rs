@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use mstar_contract::TraceContext;
+use mstar_contract::{Row, TraceContext};
 use opentelemetry::trace::{SpanContext, SpanId, TraceContextExt, TraceFlags, TraceId, TraceState};
 use tracing::{Level, Span, field, span};
 use tracing_opentelemetry::OpenTelemetrySpanExt;
@@ -106,16 +106,25 @@ pub(crate) fn chunk(parent: TraceContext, node: &str) -> Span {
 }
 
 /// Begins the span of a batch, linked to the steps in it that are sampled.
-pub(crate) fn batch<'a>(steps: impl Iterator<Item = &'a TraceContext>, node: &str, op: &str, rows: usize) -> Span {
+pub(crate) fn batch<'a>(steps: impl Iterator<Item = &'a TraceContext>, node: &str, rows: &[Row]) -> Span {
     let mut span = Span::none();
     for step in steps.filter(|step| step.sampled && step.is_present()) {
         if span.is_none() {
+            let (op, rows) = (ops(rows), rows.len());
             span = span!(target: TARGET, parent: None, Level::DEBUG, BATCH, node = node, op = op, rows = rows,
                 rank = field::Empty, incarnation = field::Empty, wait_us = field::Empty, run_us = field::Empty);
         }
         span.add_link(remote(*step));
     }
     span
+}
+
+/// Names the ops of a batch's rows, in alphabetical order: few, whatever the rows.
+fn ops(rows: &[Row]) -> String {
+    let mut ops: Vec<&str> = rows.iter().map(|row| row.op.as_str()).collect();
+    ops.sort_unstable();
+    ops.dedup();
+    ops.join("+")
 }
 
 /// Returns the context that messages sent on behalf of a span carry; that of its parent when it has no span.

@@ -7,6 +7,7 @@ mod emission;
 mod flight;
 mod journal;
 mod partition;
+mod playout;
 mod recovery;
 mod slots;
 
@@ -29,6 +30,7 @@ use crate::trace;
 use emission::Emissions;
 use flight::Flights;
 use partition::{Partition, Streams};
+use playout::Playout;
 use slots::Slots;
 
 /// The actor of a request.
@@ -63,6 +65,7 @@ pub(crate) struct WalkerState {
     slots: Slots,
     flights: Flights,
     emissions: Emissions,
+    playout: Playout,
     summary: Summary,
     span: Span,
     trace: TraceContext,
@@ -133,6 +136,7 @@ impl WalkerState {
             slots: Slots::new(&served),
             flights: Flights::default(),
             emissions: Emissions::default(),
+            playout: Playout::default(),
             summary: Summary::default(),
             over: false,
             key,

@@ -149,6 +149,7 @@ impl Asks {
         };
         Request {
             id: id.into(),
+            tenant: Default::default(),
             model: ask.model.into(),
             task: ask.task,
             messages: vec![Message { role: Role::User, parts }],

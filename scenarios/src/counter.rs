@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use mstar_contract::{
     Component, Engine, EngineUsage, ExecuteCx, Invalid, LoadCx, LoadError, Loaded, Model, ModelCard, NextWalk, OpDecl,
-    Plan, Recovery, Request, RequestKey, Room, Row, RowOutput, RowProgress, Task, Usage, Value, WeightSource,
+    Plan, Recovery, Request, RequestKey, Row, RowOutput, RowProgress, Task, Usage, Value, WeightSource,
 };
-use mstar_graph::{Bound, ComponentId, Graph, GraphBuilder, GraphProblems, Modality, ModelId, OpName, repeat, step};
+use mstar_graph::{Bound, ComponentId, Graph, GraphBuilder, GraphProblems, Modality, ModelId, repeat, step};
 use mstar_zoo::{Entry, Zoo};
 
 use crate::error::StoryError;
@@ -117,14 +117,10 @@ impl Component for Counts {
 // --- impl CountingEngine ---
 
 impl Engine for CountingEngine {
-    fn room(&self, _: &OpName, _: &Row) -> Room {
-        Room::Ready
-    }
-
-    fn execute(&mut self, op: &OpName, rows: Vec<Row>, _: &ExecuteCx<'_>) -> Vec<RowProgress> {
+    fn execute(&mut self, rows: Vec<Row>, _: &ExecuteCx<'_>) -> Vec<RowProgress> {
         let answer = |row: Row| {
             let mut output = RowOutput::default();
-            let outcome = if op.as_str() == "echo" {
+            let outcome = if row.op.as_str() == "echo" {
                 row.value("in").map(|value| output.outputs.push(("out".into(), value.clone())))
             } else {
                 output.outputs.push(("token".into(), self.token.clone()));

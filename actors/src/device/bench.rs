@@ -4,7 +4,7 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use mstar_contract::{Engine, EngineUsage, ExecuteCx, Room, Row, RowProgress};
+use mstar_contract::{Engine, EngineUsage, ExecuteCx};
 use mstar_supervisor::Incarnation;
 use tokio::time::Instant;
 
@@ -25,14 +25,6 @@ struct Bay {
     make: MakeEngine,
     /// The engine, or why there is none.
     engine: Result<Box<dyn Engine>, String>,
-}
-
-/// The rows of a batch, sorted by whether they run now.
-#[derive(Default)]
-struct Sorted {
-    run: Vec<Row>,
-    answered: Vec<RowProgress>,
-    postponed: Vec<Row>,
 }
 
 // --- impl Bench ---
@@ -63,8 +55,7 @@ impl Bench {
         match command {
             DeviceCommand::Execute(batch) => {
                 let node = batch.node;
-                let executed = self.execute(batch);
-                let simulated = self.engine(node).and_then(|engine| engine.simulated());
+                let (executed, simulated) = self.execute(batch);
                 return Some((node, executed, simulated));
             }
             DeviceCommand::Retire(node, key) => self.forget(node, "a request", |engine| engine.retire(key)),
@@ -88,14 +79,13 @@ impl Bench {
         self.spec.routes.send(node, NodeMsg::Executed(executed));
     }
 
-    fn execute(&mut self, batch: Batch) -> Executed {
-        let Batch { node, incarnation, op, rows, max_tokens, sent } = batch;
+    fn execute(&mut self, batch: Batch) -> (Executed, Option<Duration>) {
+        let Batch { node, incarnation, rows, sent, .. } = batch;
         let started = Instant::now();
         let cx = ExecuteCx { cx: &self.spec.cx, gauge: &self.spec.gauge };
         let mut executed = Executed {
             incarnation,
             rows: Vec::new(),
-            postponed: Vec::new(),
             usage: EngineUsage::default(),
             waited: started.saturating_duration_since(sent),
             ran: Duration::ZERO,
@@ -103,28 +93,27 @@ impl Bench {
         };
         let engine = match self.bays.get_mut(&node).map(|bay| &mut bay.engine) {
             Some(Ok(engine)) => engine,
-            Some(Err(why)) => return Executed { broken: Some(why.clone()), ..executed },
-            None => return Executed { broken: Some("its rank has no engine for it".to_owned()), ..executed },
+            Some(Err(why)) => return (Executed { broken: Some(why.clone()), ..executed }, None),
+            None => return (Executed { broken: Some("its rank has no engine for it".to_owned()), ..executed }, None),
         };
         let outcome = catch_unwind(AssertUnwindSafe(|| {
-            let sorted = sort(&**engine, &op, rows, max_tokens);
-            let mut done = sorted.answered;
-            if !sorted.run.is_empty() {
-                let ran = engine.execute(&op, sorted.run, &cx);
-                if done.is_empty() { done = ran } else { done.extend(ran) }
-            }
-            (done, sorted.postponed)
+            let rows = engine.execute(rows, &cx);
+            let simulated = engine.simulated();
+            let ran = simulated.unwrap_or_else(|| started.elapsed());
+            engine.timed(ran);
+            (rows, ran, simulated)
         }));
+        let mut simulated = None;
         match outcome {
-            Ok((done, postponed)) => (executed.rows, executed.postponed) = (done, postponed),
+            Ok(done) => (executed.rows, executed.ran, simulated) = done,
             Err(panic) => {
+                executed.ran = started.elapsed();
                 executed.broken = Some(words(&*panic));
                 self.forget(node, "everything", |engine| engine.reset());
             }
         }
         executed.usage = self.usage(node);
-        executed.ran = started.elapsed();
-        executed
+        (executed, simulated)
     }
 
     fn usage(&self, node: NodeIx) -> EngineUsage {
@@ -166,31 +155,6 @@ impl Bay {
         let engine = std::mem::replace(&mut self.engine, Err(why));
         let _ = catch_unwind(AssertUnwindSafe(|| drop(engine)));
     }
-}
-
-/// Takes rows in their order while there is room and the budget of tokens lasts; the first one may exceed it.
-fn sort(engine: &dyn Engine, op: &mstar_graph::OpName, rows: Vec<Row>, max_tokens: usize) -> Sorted {
-    let mut sorted = Sorted { run: Vec::with_capacity(rows.len()), ..Sorted::default() };
-    let mut tokens = 0;
-    for row in rows {
-        if !sorted.postponed.is_empty() {
-            sorted.postponed.push(row);
-            continue;
-        }
-        match engine.room(op, &row) {
-            Room::Ready => {
-                tokens += engine.tokens(op, &row);
-                if tokens > max_tokens && !sorted.run.is_empty() {
-                    sorted.postponed.push(row);
-                } else {
-                    sorted.run.push(row);
-                }
-            }
-            Room::Later => sorted.answered.push(RowProgress::Waiting(row)),
-            Room::Never(error) => sorted.answered.push(RowProgress::Done(row.work, Err(error))),
-        }
-    }
-    sorted
 }
 
 /// Returns an error with its causes.

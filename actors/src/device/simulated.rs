@@ -67,9 +67,8 @@ impl Actor for SimActor {
         match message {
             SimMsg::Install(install) => bench.install(install),
             SimMsg::Command(command) => {
-                if let Some((node, mut executed, simulated)) = bench.carry_out(command) {
+                if let Some((node, executed, simulated)) = bench.carry_out(command) {
                     if let Some(simulated) = simulated {
-                        executed.ran = simulated;
                         tokio::time::sleep(simulated).await;
                     }
                     bench.report(node, executed);

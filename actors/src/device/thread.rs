@@ -1,4 +1,4 @@
-//! A rank's compute thread. It serves its nodes in turn, spins a little for the next command, then parks.
+//! A rank's compute thread. It serves its nodes as [`turns`](super::turns) says, spins a little for the next command, then parks.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -9,8 +9,9 @@ use std::time::Duration;
 use mstar_supervisor::Incarnation;
 use tokio::time::Instant;
 
+use crate::device::turns::{Candidate, Turn, Turns};
 use crate::device::{Bench, DeviceError, DeviceSpec, Install};
-use crate::messages::DeviceCommand;
+use crate::messages::{Batch, DeviceCommand};
 
 /// How long the thread spins before it parks: a step's way to its walker and back is shorter.
 const SPIN: Duration = Duration::from_micros(50);
@@ -123,31 +124,50 @@ impl Shared {
 
     fn serve(&self, spec: DeviceSpec) {
         let mut bench = Bench::new(spec);
-        let mut turn = 0;
+        let mut turns = Turns::new(self.queues.len());
+        let mut waiting = Vec::with_capacity(self.queues.len());
         while self.wait() {
             while let Some(install) = lock(&self.installs).pop_front() {
                 self.pending.fetch_sub(1, Ordering::SeqCst);
                 bench.install(install);
             }
-            for at in 0..self.queues.len() {
-                let node = (turn + at) % self.queues.len();
-                if self.serve_node(&mut bench, node) {
-                    turn = node + 1;
-                    break;
-                }
+            waiting.clear();
+            for node in 0..self.queues.len() {
+                waiting.extend(self.clear_way(&mut bench, node));
+            }
+            if waiting.is_empty() {
+                continue;
+            }
+            match turns.choose(&waiting, Instant::now()) {
+                Turn::Run(node) => self.run(&mut bench, &mut turns, node),
+                // Others may come at any moment: it is not worth to park.
+                Turn::Until(_) => pause(),
             }
         }
     }
 
-    /// Carries out a node's commands up to its batch. Returns whether there was a batch.
-    fn serve_node(&self, bench: &mut Bench, node: usize) -> bool {
+    /// Carries out what stands before a node's batch, and returns the batch.
+    fn clear_way(&self, bench: &mut Bench, node: usize) -> Option<Candidate> {
         loop {
-            let Some(command) = lock(&self.queues[node]).commands.pop_front() else { return false };
+            let command = {
+                let mut queue = lock(&self.queues[node]);
+                if let DeviceCommand::Execute(Batch { sent, due, .. }) = queue.commands.front()? {
+                    return Some(Candidate { node, sent: *sent, due: *due });
+                }
+                queue.commands.pop_front()?
+            };
             self.pending.fetch_sub(1, Ordering::SeqCst);
-            if let Some((node, executed, _)) = bench.carry_out(command) {
-                bench.report(node, executed);
-                return true;
-            }
+            bench.carry_out(command);
+        }
+    }
+
+    fn run(&self, bench: &mut Bench, turns: &mut Turns, at: usize) {
+        // A reset may have taken the batch away since.
+        let Some(command) = lock(&self.queues[at]).commands.pop_front() else { return };
+        self.pending.fetch_sub(1, Ordering::SeqCst);
+        if let Some((node, executed, _)) = bench.carry_out(command) {
+            turns.ran(at, executed.ran, Instant::now());
+            bench.report(node, executed);
         }
     }
 
@@ -163,9 +183,7 @@ impl Shared {
             }
             let start = *since.get_or_insert_with(Instant::now);
             if start.elapsed() < SPIN {
-                (0..32).for_each(|_| std::hint::spin_loop());
-                // Where the sender shares this core, it is to have it.
-                std::thread::yield_now();
+                pause();
                 continue;
             }
             self.parked.store(true, Ordering::SeqCst);
@@ -177,6 +195,13 @@ impl Shared {
             since = None;
         }
     }
+}
+
+/// Lets a little time pass.
+fn pause() {
+    (0..32).for_each(|_| std::hint::spin_loop());
+    // Where the sender shares this core, it is to have it.
+    std::thread::yield_now();
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

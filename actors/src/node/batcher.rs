@@ -1,7 +1,9 @@
-//! Which rows go into the next batch. Rows of one op, first come first served; ops take turns; rows of running loops
-//! that are expected back at once are waited for, so that batches do not fall apart. Pure.
+//! Which rows go into the next batch. Rows of one op, or of all ops that share passes, form a *lane*; rows go in the
+//! order of [`crate::order`], and the lane whose first row comes first is next. Rows of running loops that are expected back at once are waited for, so that
+//! batches do not fall apart. Pure.
 
-use std::collections::VecDeque;
+mod lane;
+
 use std::time::Duration;
 
 use mstar_contract::{OpDecl, RequestKey, Row};
@@ -9,13 +11,14 @@ use tokio::time::Instant;
 
 use crate::ids::IdSet;
 use crate::messages::OpIx;
+use lane::Lane;
 
 /// The bounds of a node's batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchLimits {
     /// Most rows of a batch.
     pub max_rows: usize,
-    /// Most tokens of work of a batch; a single row may exceed it.
+    /// Most tokens of work of a batch, where an engine counts them.
     pub max_tokens: usize,
     /// How long rows that are here wait for those expected back.
     pub wait_us: u64,
@@ -24,21 +27,35 @@ pub struct BatchLimits {
 /// What to do now.
 #[derive(Debug)]
 pub(crate) enum Decision {
-    /// Compute these rows.
-    Run(OpIx, Vec<Row>),
+    /// Compute these rows; the first of their listeners runs dry then.
+    Run(Vec<Row>, Option<Instant>),
     /// Rows are here, others are expected: ask again soon, after [`Batcher::ripen`].
     Wait,
     /// There is nothing to do.
     Idle,
 }
 
+/// What a queue knows of a row, beyond the row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ticket {
+    pub(crate) op: OpIx,
+    /// When it came to the node, with all its inputs.
+    pub(crate) came: Instant,
+    /// When its listener runs dry.
+    pub(crate) due: Option<Instant>,
+}
+
 /// The queues of a node.
 #[derive(Debug)]
 pub(crate) struct Batcher {
-    queues: Vec<OpQueue>,
+    lanes: Vec<Lane>,
+    /// The lane of each op.
+    lane_of: Vec<usize>,
     limits: BatchLimits,
     busy: bool,
-    turn: u64,
+    batches: u64,
+    /// The lane of the last batch.
+    last: Option<usize>,
     /// Requests whose rows were in the last batch and are not back.
     expected: IdSet<u64>,
     awaited: usize,
@@ -49,17 +66,6 @@ pub(crate) struct Batcher {
     /// How often room was made, and how often when the batch under way began.
     made: u64,
     made_before: u64,
-}
-
-#[derive(Debug)]
-struct OpQueue {
-    max_rows: usize,
-    rows: VecDeque<Row>,
-    /// How many of the rows were here when the last batch ended: they have waited enough.
-    old: usize,
-    /// Its first row found no room.
-    full: bool,
-    last_turn: u64,
 }
 
 /// Times that a node asks itself again before it stops to wait, whatever the clock says.
@@ -78,14 +84,27 @@ impl Default for BatchLimits {
 
 impl Batcher {
     pub(crate) fn new(ops: &[OpDecl], limits: BatchLimits) -> Self {
-        let most = |op: &OpDecl| if op.max_rows == 0 { limits.max_rows } else { limits.max_rows.min(op.max_rows) };
-        let queue =
-            |op| OpQueue { max_rows: most(op).max(1), rows: VecDeque::new(), old: 0, full: false, last_turn: 0 };
+        let (mut lanes, mut lane_of, mut shared) = (Vec::new(), Vec::new(), None);
+        for op in ops {
+            let most = if op.max_rows == 0 { limits.max_rows } else { limits.max_rows.min(op.max_rows) };
+            let known = shared.filter(|_| op.shares_passes());
+            let at = known.unwrap_or(lanes.len());
+            match known {
+                None => lanes.push(Lane::new(most)),
+                Some(at) => Lane::bound(&mut lanes[at], most),
+            }
+            if op.shares_passes() {
+                shared = Some(at);
+            }
+            lane_of.push(at);
+        }
         Self {
-            queues: ops.iter().map(queue).collect(),
+            lanes,
+            lane_of,
             limits,
             busy: false,
-            turn: 0,
+            batches: 0,
+            last: None,
             expected: IdSet::default(),
             awaited: 0,
             ended: None,
@@ -96,32 +115,30 @@ impl Batcher {
         }
     }
 
-    /// Queues a row.
-    pub(crate) fn push(&mut self, op: OpIx, row: Row) {
+    /// Queues a row that came.
+    pub(crate) fn push(&mut self, ticket: Ticket, decl: &OpDecl, row: Row) {
         if self.expected.remove(&row.key.id) && self.expected.is_empty() {
             self.vain = 0;
         }
-        self.queue(op).rows.push_back(row);
+        self.lane(ticket.op).push(ticket, decl, row);
     }
 
-    /// Queues rows, in their order, before all others: they were in a batch and are not done.
-    pub(crate) fn push_front(&mut self, op: OpIx, rows: Vec<Row>) {
-        let queue = self.queue(op);
-        queue.old += rows.len();
-        rows.into_iter().rev().for_each(|row| queue.rows.push_front(row));
+    /// Queues a row that was in a batch and is not done.
+    pub(crate) fn push_more(&mut self, ticket: Ticket, row: Row) {
+        self.lane(ticket.op).push_more(ticket, row);
     }
 
-    /// Queues rows before all others, and none of this op runs before room is made, unless it was while they were away.
-    pub(crate) fn park(&mut self, op: OpIx, rows: Vec<Row>) {
-        let full = !rows.is_empty() && self.made == self.made_before;
-        self.queue(op).full = full;
-        self.push_front(op, rows);
+    /// Queues a row that found no room: none of its lane begins before room is made, unless it was while the row was
+    /// away.
+    pub(crate) fn park(&mut self, ticket: Ticket, row: Row) {
+        let full = self.made == self.made_before;
+        self.lane(ticket.op).park(ticket, row, full);
     }
 
     /// Notes that there may be room again.
     pub(crate) fn room_made(&mut self) {
         self.made += 1;
-        self.queues.iter_mut().for_each(|queue| queue.full = false);
+        self.lanes.iter_mut().for_each(Lane::room_made);
     }
 
     /// Decides what to compute.
@@ -130,26 +147,27 @@ impl Batcher {
             return Decision::Idle;
         }
         let waiting = !self.expected.is_empty();
-        let runnable = |queue: &&OpQueue| !queue.full && !queue.rows.is_empty();
-        // A row that comes late to a running loop joins it; one of another op uses the time that the loop is away.
-        let apart = |queue: &OpQueue| queue.old > 0 && queue.last_turn != self.turn;
-        let ripe = |queue: &OpQueue| !waiting || apart(queue) || queue.rows.len() >= queue.max_rows;
-        if !self.queues.iter().any(|queue| runnable(&queue)) {
-            return Decision::Idle;
+        // A row that comes late to a running loop joins it; one of another lane uses the time that the loop is away.
+        let apart = |at: usize, lane: &Lane| {
+            Some(at) != self.last && self.ended.is_some_and(|ended| lane.has_waited_since(ended))
+        };
+        let mut runnable = false;
+        let mut next: Option<(Instant, usize)> = None;
+        for (at, lane) in self.lanes.iter().enumerate() {
+            let Some(first) = lane.first() else { continue };
+            runnable = true;
+            let ripe = !waiting || apart(at, lane) || lane.is_full();
+            if ripe && next.is_none_or(|(earliest, _)| first < earliest) {
+                next = Some((first, at));
+            }
         }
-        let order = |(_, queue): &(usize, &OpQueue)| (queue.old == 0, queue.last_turn);
-        let queues = self.queues.iter().enumerate();
-        let next = queues.filter(|(_, queue)| runnable(queue) && ripe(queue)).min_by_key(order);
-        let Some((at, _)) = next else { return Decision::Wait };
-        self.turn += 1;
+        let Some((_, at)) = next else { return if runnable { Decision::Wait } else { Decision::Idle } };
         self.busy = true;
+        self.batches += 1;
+        self.last = Some(at);
         self.made_before = self.made;
-        let (turn, queue) = (self.turn, &mut self.queues[at]);
-        queue.last_turn = turn;
-        let count = queue.rows.len().min(queue.max_rows);
-        queue.old = queue.old.saturating_sub(count);
-        let rows = queue.rows.drain(..count).collect();
-        Decision::Run(OpIx(u16::try_from(at).expect("invariant: few ops")), rows)
+        let (rows, due) = self.lanes[at].take();
+        Decision::Run(rows, due)
     }
 
     /// Notes that the batch is over; the requests of `back` are likely to send another row at once.
@@ -157,9 +175,8 @@ impl Batcher {
         self.busy = false;
         self.ended = Some(now);
         self.asked = 0;
-        self.queues.iter_mut().for_each(|queue| queue.old = queue.rows.len());
         self.expected.clear();
-        let patient = self.vain < VAIN || self.turn.is_multiple_of(TRY_AGAIN);
+        let patient = self.vain < VAIN || self.batches.is_multiple_of(TRY_AGAIN);
         if self.limits.wait_us > 0 && patient {
             self.expected.extend(back.map(|key| key.id));
         }
@@ -180,18 +197,7 @@ impl Batcher {
     /// Forgets an attempt's rows and all before them, and expects the request back no more.
     pub(crate) fn retire(&mut self, key: RequestKey) {
         self.expected.remove(&key.id);
-        for queue in &mut self.queues {
-            let mut at = 0;
-            let old = queue.old;
-            queue.rows.retain(|row| {
-                at += 1;
-                let stays = row.key.id != key.id || row.key.attempt > key.attempt;
-                if !stays && at <= old {
-                    queue.old -= 1;
-                }
-                stays
-            });
-        }
+        self.lanes.iter_mut().for_each(|lane| lane.retire(key));
     }
 
     /// Expects a request back no more; it has no row here.
@@ -206,12 +212,12 @@ impl Batcher {
 
     /// Returns how many rows are queued.
     pub(crate) fn queued(&self) -> usize {
-        self.queues.iter().map(|queue| queue.rows.len()).sum()
+        self.lanes.iter().map(Lane::queued).sum()
     }
 
     /// Returns how many rows are queued and do not wait for room.
     pub(crate) fn runnable(&self) -> usize {
-        self.queues.iter().filter(|queue| !queue.full).map(|queue| queue.rows.len()).sum()
+        self.lanes.iter().map(Lane::runnable).sum()
     }
 
     /// Returns whether a batch is under way.
@@ -219,8 +225,8 @@ impl Batcher {
         self.busy
     }
 
-    fn queue(&mut self, op: OpIx) -> &mut OpQueue {
-        &mut self.queues[usize::from(op.0)]
+    fn lane(&mut self, op: OpIx) -> &mut Lane {
+        &mut self.lanes[self.lane_of[usize::from(op.0)]]
     }
 }
 

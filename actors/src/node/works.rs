@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mstar_contract::{Failure, In, RequestKey, Row, RowError, RowOutput, TraceContext, Value, WorkId};
+use mstar_contract::{Failure, In, OpDecl, RequestKey, Row, RowError, RowOutput, TraceContext, Value, WorkId};
 use mstar_graph::{Port, StreamIx};
 use mstar_supervisor::Incarnation;
 use smallvec::SmallVec;
@@ -11,7 +11,8 @@ use tokio::time::Instant;
 use tracing::Span;
 
 use crate::ids::IdMap;
-use crate::messages::{NodeIx, OpIx, Step, StepDone, StepTiming, StreamOutput};
+use crate::messages::{NodeIx, Step, StepDone, StepTiming, StreamOutput};
+use crate::node::batcher::Ticket;
 use crate::trace;
 
 /// The steps of a node.
@@ -20,6 +21,7 @@ pub(crate) struct Works {
     node: NodeIx,
     incarnation: Incarnation,
     rank: Arc<str>,
+    ops: Arc<[OpDecl]>,
     next: u64,
     works: IdMap<WorkId, Work>,
     /// Requests that sent steps and are not retired.
@@ -79,15 +81,15 @@ pub(crate) enum Gone {
 // --- impl Works ---
 
 impl Works {
-    pub(crate) fn new(node: NodeIx, incarnation: Incarnation, rank: Arc<str>) -> Self {
-        Self { node, incarnation, rank, next: 0, works: IdMap::default(), requests: IdMap::default() }
+    pub(crate) fn new(node: NodeIx, incarnation: Incarnation, rank: Arc<str>, ops: Arc<[OpDecl]>) -> Self {
+        Self { node, incarnation, rank, ops, next: 0, works: IdMap::default(), requests: IdMap::default() }
     }
 
     /// Takes a step whose inputs are all there, and returns its row.
-    pub(crate) fn queue(&mut self, step: Step, now: Instant) -> Row {
-        let work = self.add(step, Place::Queue, Span::none(), now);
-        let work_of = self.works.get_mut(&work).expect("invariant: it was just added");
-        work_of.step.row(work)
+    pub(crate) fn queue(&mut self, step: Step, now: Instant) -> (Ticket, Row) {
+        let id = self.add(step, Place::Queue, Span::none(), now);
+        let work = self.works.get_mut(&id).expect("invariant: it was just added");
+        (work.ticket(), work.row(id, &self.ops))
     }
 
     /// Takes a step that waits for chunks.
@@ -102,7 +104,7 @@ impl Works {
         inputs: SmallVec<[(Port, In); 1]>,
         ended: SmallVec<[StreamIx; 1]>,
         now: Instant,
-    ) -> Option<(OpIx, Row)> {
+    ) -> Option<(Ticket, Row)> {
         let work = self.works.get_mut(&id)?;
         let span = std::mem::replace(&mut work.span, Span::none());
         if !span.is_none() {
@@ -111,7 +113,7 @@ impl Works {
         }
         (work.place, work.ready, work.ended) = (Place::Queue, now, ended);
         work.step.inputs.extend(inputs);
-        Some((work.step.op, work.step.row(id)))
+        Some((work.ticket(), work.row(id, &self.ops)))
     }
 
     /// Notes that a row goes to the rank.
@@ -123,12 +125,12 @@ impl Works {
         }
     }
 
-    /// Notes that a row came back from a batch and goes into another one. Returns false when its request was retired.
-    pub(crate) fn again(&mut self, id: WorkId, ran: Duration) -> bool {
-        let Some(work) = self.works.get_mut(&id) else { return false };
+    /// Notes that a row came back from a batch and goes into another one. Returns nothing when its request was retired.
+    pub(crate) fn again(&mut self, id: WorkId, ran: Duration) -> Option<Ticket> {
+        let work = self.works.get_mut(&id)?;
         work.place = Place::Queue;
         work.timing.ran += ran;
-        true
+        Some(work.ticket())
     }
 
     /// Takes what came of a row, and returns what goes into streams.
@@ -223,6 +225,19 @@ impl Works {
         let (ended, outcome) = (SmallVec::new(), None);
         self.works.insert(id, Work { step, place, ready: now, timing, ended, span, outcome, leaving: 0 });
         id
+    }
+}
+
+// --- impl Work ---
+
+impl Work {
+    fn ticket(&self) -> Ticket {
+        Ticket { op: self.step.op, came: self.ready, due: self.step.due }
+    }
+
+    fn row(&mut self, id: WorkId, ops: &[OpDecl]) -> Row {
+        let op = ops[usize::from(self.step.op.0)].name.clone();
+        self.step.row(id, op)
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use mstar_contract::{ClientEvent, Emission};
+use mstar_contract::{ClientEvent, Emission, Value};
 use mstar_graph::{Modality, Port, StepIx};
 
 use crate::client::ClientSink;
@@ -40,8 +40,8 @@ pub(crate) struct Origin {
 // --- impl Emissions ---
 
 impl Emissions {
-    /// Takes what a step produced and holds what of it is new.
-    pub(crate) fn produce(&mut self, from: Origin, emission: Emission) {
+    /// Takes what a step produced, holds what of it is new, and returns that.
+    pub(crate) fn produce(&mut self, from: Origin, emission: Emission) -> Option<&Value> {
         let Emission { modality, port, value } = emission;
         let lane = self.lane(from, modality, &port);
         let bytes = value.byte_len();
@@ -50,11 +50,11 @@ impl Emissions {
         lane.produced += bytes;
         lane.given = lane.given.max(lane.produced);
         if seen {
-            return;
+            return None;
         }
-        if let Some(value) = value.skip_bytes(skip) {
-            self.held.push_back((from.partition, Emission { modality, port, value }));
-        }
+        let value = value.skip_bytes(skip)?;
+        self.held.push_back((from.partition, Emission { modality, port, value }));
+        self.held.back().map(|(_, emission)| &emission.value)
     }
 
     /// Hands over as much as the client has room for.
@@ -106,7 +106,6 @@ impl Emissions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mstar_contract::Value;
 
     fn origin(step: u32) -> Origin {
         Origin { partition: 0, step: serde_json::from_value(serde_json::json!(step)).unwrap() }

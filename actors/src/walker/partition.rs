@@ -6,6 +6,7 @@ use mstar_contract::{Emission, Failure, FailureKind, In, NextWalk, RowOutput, Va
 use mstar_graph::{
     Command, Commands, Cursor, Done, Fire, Graph, Input, KeptName, PartitionName, Port, StepIx, StreamIx, WalkName,
 };
+use tokio::time::Instant;
 use tracing::Span;
 
 use crate::faults::{AFTER_EMIT, pass};
@@ -210,7 +211,11 @@ impl WalkerState {
                 // What the client did not ask for stays with us: walks are written once for all uses.
                 Command::Emit { modality, .. } if !self.request.outputs.contains(&modality) => {}
                 Command::Emit { step, port, modality, value } => {
-                    self.emissions.produce(Origin { partition: at, step }, Emission { modality, port, value });
+                    let new =
+                        self.emissions.produce(Origin { partition: at, step }, Emission { modality, port, value });
+                    if let Some(audio) = new.and_then(Value::duration) {
+                        self.playout.give(audio, Instant::now());
+                    }
                     self.emissions.flush(&self.sink);
                     pass(&self.faults, AFTER_EMIT, &self.request.id);
                 }
@@ -305,6 +310,7 @@ impl WalkerState {
             params: self.slots.at(binding.slot).params(&self.request, || served.label(binding.slot)),
             draw: draw(self.request.seed, at, walk, place, iteration.path()),
             rebuild: None,
+            due: self.playout.due(),
             trace: trace::context(&span, parent),
         };
         self.flights.add(Flight { step, ix, firing, slot: binding.slot, node, sent: None, span });

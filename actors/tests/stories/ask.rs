@@ -24,6 +24,7 @@ pub(crate) fn request(walk: &str, text: &str) -> Request {
     let message = Message { role: Role::User, parts: vec![Part::Text(text.into())] };
     Request {
         id: format!("r{}", unique()).into(),
+        tenant: Default::default(),
         model: "fake".into(),
         task: Task::Generate,
         messages: vec![message],

@@ -1,6 +1,7 @@
 //! Stories of requests through the actors, on scripted engines in virtual time.
 
 mod ask;
+mod batches;
 mod crashes;
 mod flow;
 mod life;

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use mstar_contract::Tenant;
 use sha2::{Digest, Sha256};
-use subtle::ConstantTimeEq;
+use subtle::{ConditionallySelectable, ConstantTimeEq};
 
 use crate::{ApiError, Gateway};
 
@@ -28,8 +29,20 @@ impl ApiKeys {
 
     /// Returns whether the key is one of them. Takes the same time whichever it is.
     pub fn admit(&self, key: &str) -> bool {
+        self.tenant(key) != Tenant::default()
+    }
+
+    /// Returns whom a key stands for; nobody in particular, when it is not one of them. Takes the same time whichever it
+    /// is.
+    pub fn tenant(&self, key: &str) -> Tenant {
         let digest: [u8; 32] = Sha256::digest(key).into();
-        self.0.iter().fold(subtle::Choice::from(0), |found, known| found | known.ct_eq(&digest)).into()
+        let known = (1u64..).zip(&self.0);
+        Tenant(known.fold(0, |found, (number, known)| u64::conditional_select(&found, &number, known.ct_eq(&digest))))
+    }
+
+    /// Returns whom a request's key stands for.
+    pub(crate) fn tenant_of(&self, headers: &HeaderMap) -> Tenant {
+        bearer(headers).map_or_else(Tenant::default, |key| self.tenant(key))
     }
 }
 
@@ -46,13 +59,18 @@ pub(crate) async fn require_key(State(gateway): State<Arc<Gateway>>, request: Re
             _ => next.run(request).await,
         };
     }
-    let value = request.headers().get(header::AUTHORIZATION).and_then(|v| v.to_str().ok());
-    let bearer = value.and_then(|v| v.split_once(' ')).filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-    match bearer {
-        Some((_, key)) if gateway.keys.admit(key.trim()) => next.run(request).await,
+    match bearer(request.headers()) {
+        Some(key) if gateway.keys.admit(key) => next.run(request).await,
         Some(_) => unauthorized("the API key is not known here"),
         None => unauthorized("an API key is needed: send it as Authorization: Bearer KEY"),
     }
+}
+
+/// Returns the key that a request carries.
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, key) = value.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| key.trim())
 }
 
 /// Returns whether a browser's origin is a page of this machine.
@@ -91,5 +109,15 @@ mod tests {
         assert!(keys.are_required() && keys.admit("alpha") && keys.admit("beta"));
         assert!(!keys.admit("") && !keys.admit("alph") && !keys.admit("alphaa"));
         assert!(!ApiKeys::default().are_required());
+    }
+
+    #[test]
+    fn every_key_stands_for_somebody_else() {
+        let keys = ApiKeys::new(["alpha", "beta"]);
+        let tenant =
+            |header: &str| keys.tenant_of(&[(header::AUTHORIZATION, header.parse().unwrap())].into_iter().collect());
+        let (alpha, beta) = (tenant("Bearer alpha"), tenant("bearer  beta"));
+        assert!(alpha != beta && alpha != Tenant::default() && beta != Tenant::default());
+        assert_eq!((tenant("Bearer gamma"), tenant("Basic alpha")), (Tenant::default(), Tenant::default()));
     }
 }

@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use mstar_actors::{ClientStream, Served, Submit};
 use mstar_contract::{
-    ClientEvent, Emission, Failure, FailureKind, Media, Message, Request, RequestId, Sampling, Summary, Task,
+    ClientEvent, Emission, Failure, FailureKind, Media, Message, Request, RequestId, Sampling, Summary, Task, Tenant,
     TraceContext,
 };
 use mstar_graph::Modality;
@@ -73,7 +73,7 @@ impl Wanted {
         Ok(id.as_str().into())
     }
 
-    fn into_request(mut self, id: RequestId, served: &Served) -> Request {
+    fn into_request(mut self, id: RequestId, tenant: Tenant, served: &Served) -> Request {
         if let Some(body) = &self.body {
             self.media.iter_mut().for_each(|media| media.bytes = counted(std::mem::take(&mut media.bytes), body));
         }
@@ -84,6 +84,7 @@ impl Wanted {
         });
         Request {
             id,
+            tenant,
             model: served.model().id(),
             task: self.task,
             messages: self.messages,
@@ -119,7 +120,7 @@ impl Call {
             error
         };
         let body = wanted.body.clone();
-        let request = Arc::new(wanted.into_request(Arc::clone(&id), served));
+        let request = Arc::new(wanted.into_request(Arc::clone(&id), gateway.keys.tenant_of(headers), served));
         let submit = Submit { request, served: Arc::clone(served), deadline: Some(gateway.limits.deadline), trace };
         let stream = gateway.ingress.submit(submit).await.map_err(|failure| match is_duplicate(&failure) {
             // Its client has left, but it has not ended yet.

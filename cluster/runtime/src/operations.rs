@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use metrics_exporter_prometheus::PrometheusHandle;
-use mstar_actors::metrics as names;
+use mstar_actors::metrics::UsageMetrics;
 use mstar_actors::{IngressHandle, NodeIx, Route, Routes, Served};
 use mstar_contract::EngineUsage;
 use mstar_gateway::{Operations, Readiness};
@@ -49,10 +49,7 @@ impl ClusterOperations {
     pub(crate) async fn note_usage(&self) {
         for node in self.routes.nodes() {
             let Some(usage) = self.usage(node, USAGE_WITHIN).await else { continue };
-            let name = || self.routes.name(node).to_owned();
-            metrics::gauge!(names::KV_PAGES_USED, "node" => name()).set(usage.kv_pages_used as f64);
-            metrics::gauge!(names::KV_PAGES, "node" => name()).set(usage.kv_pages as f64);
-            metrics::gauge!(names::SEQUENCES, "node" => name()).set(usage.sequences as f64);
+            UsageMetrics::new(self.routes.name(node)).note(&usage);
         }
     }
 

@@ -67,6 +67,7 @@ mod tests {
     fn ask(walk: &str) -> Arc<Request> {
         Arc::new(Request {
             id: "r".into(),
+            tenant: Default::default(),
             model: "fake".into(),
             task: Task::Generate,
             messages: vec![Message { role: Role::User, parts: vec![Part::Text("hello".into())] }],

@@ -79,7 +79,10 @@ fn node_view(
         "restarts": child.map(|child| child.restarts),
         "last_reason": child.and_then(|child| child.last_reason.clone()),
         "queue": held,
-        "kv": kv.map(|s| json!({"pages_used": s.usage.kv_pages_used, "pages": s.usage.kv_pages})),
+        "kv": kv.map(|s| json!({
+            "pages_used": s.usage.kv_pages_used, "pages_cached": s.usage.kv_pages_cached, "pages": s.usage.kv_pages,
+            "prompt_tokens": s.usage.prompt_tokens, "reused_tokens": s.usage.reused_tokens,
+        })),
         "sequences": snapshot.as_ref().map(|s| s.usage.sequences),
         "max_batch_rows": placed.limits.max_rows,
         "max_batch_tokens": placed.limits.max_tokens,

@@ -147,4 +147,10 @@ impl OpDecl {
         self.kv = Some(kv);
         self
     }
+
+    /// Returns whether its rows go through one pass with rows of the component's other ops of which this holds: all
+    /// that use KV only append tokens to their sequences.
+    pub fn shares_passes(&self) -> bool {
+        self.kv.is_some()
+    }
 }

@@ -3,23 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mstar_graph::OpName;
 use mstar_kernels::Cx;
 
 use crate::{Gauge, RequestKey, Row, RowError, RowOutput, WorkId};
 
 /// The machinery around a component's compute, owned by one rank's compute thread.
 pub trait Engine: Send {
-    /// Returns whether a row may be executed now. Reserves nothing.
-    fn room(&self, op: &OpName, row: &Row) -> Room;
+    /// Executes a batch. Its rows are of one op, or of several that share passes ([`crate::OpDecl::shares_passes`]), and
+    /// come in the order in which they are to be served. Every row is answered exactly once.
+    fn execute(&mut self, rows: Vec<Row>, cx: &ExecuteCx<'_>) -> Vec<RowProgress>;
 
-    /// Returns how many tokens of work a row is, for a batch's token budget.
-    fn tokens(&self, _op: &OpName, _row: &Row) -> usize {
-        1
-    }
-
-    /// Executes a batch of one op. Every row is answered exactly once.
-    fn execute(&mut self, op: &OpName, rows: Vec<Row>, cx: &ExecuteCx<'_>) -> Vec<RowProgress>;
+    /// Notes how long the last execution took, as its rank measured it: engines have no clock of their own.
+    fn timed(&mut self, _took: Duration) {}
 
     /// Forgets a request's attempt and all earlier ones, with all it holds. Idempotent.
     fn retire(&mut self, key: RequestKey);
@@ -44,17 +39,6 @@ pub struct ExecuteCx<'a> {
     pub gauge: &'a Arc<Gauge>,
 }
 
-/// Whether a row may be executed.
-#[derive(Debug)]
-pub enum Room {
-    /// Now.
-    Ready,
-    /// When others have ended: it waits.
-    Later,
-    /// Never: it does not fit into this deployment.
-    Never(RowError),
-}
-
 /// What became of a row.
 #[derive(Debug)]
 pub enum RowProgress {
@@ -62,17 +46,24 @@ pub enum RowProgress {
     Done(WorkId, Result<RowOutput, RowError>),
     /// A part of it is done; it goes into a next batch as it is now.
     More(Row),
-    /// It could not begin for want of room; it goes into a later batch.
+    /// It could not begin for want of room; it goes into a batch when others have ended.
     Waiting(Row),
 }
 
 /// What an engine holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EngineUsage {
-    /// KV pages in use.
+    /// KV pages that sequences hold.
     pub kv_pages_used: usize,
+    /// KV pages that nobody holds, but that are known to hold how a sequence begins; they are given away when others
+    /// are short.
+    pub kv_pages_cached: usize,
     /// KV pages in all.
     pub kv_pages: usize,
     /// Sequences or states kept for requests.
     pub sequences: usize,
+    /// Tokens that sequences began with, so far.
+    pub prompt_tokens: u64,
+    /// Of these, tokens that were found in cached or shared pages.
+    pub reused_tokens: u64,
 }

@@ -33,10 +33,10 @@ pub use client::{ClientEvent, Emission, Failure, FailureKind, FinishReason, Summ
 pub use component::{Component, KvUse, LoadCx, LoadError, Loaded, OpDecl, Recovery, WeightSource};
 pub use compute::{Compute, ComputeCx};
 pub use decoder::{CrossKv, DecodeBatch, DecodeRow, Decoder, Detokenizer, KvGeometry, Prompt, SequenceView};
-pub use engine::{Engine, EngineUsage, ExecuteCx, Room, RowProgress};
+pub use engine::{Engine, EngineUsage, ExecuteCx, RowProgress};
 pub use model::{Kept, Model, ModelCard, NextWalk, Plan};
 pub use mstar_kernels::Precision;
-pub use request::{Invalid, Media, Message, Part, Request, RequestId, RequestKey, Role, Sampling, Task};
+pub use request::{Invalid, Media, Message, Part, Request, RequestId, RequestKey, Role, Sampling, Task, Tenant};
 pub use row::{In, ItemChunk, Journal, JournalStep, Row, RowError, RowOutput, StepParams, WorkId};
 pub use trace::TraceContext;
 pub use value::{Gauge, TensorRef, Value};

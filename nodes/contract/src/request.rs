@@ -22,6 +22,11 @@ pub struct RequestKey {
     pub attempt: u32,
 }
 
+/// Whose request it is: what one tenant's requests left behind is never used for another's. 0 is everybody, where there
+/// are no API keys.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Tenant(pub u64);
+
 /// Which endpoint's meaning a request has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Task {
@@ -41,6 +46,8 @@ pub enum Task {
 pub struct Request {
     /// The client's id for it.
     pub id: RequestId,
+    /// Whose it is.
+    pub tenant: Tenant,
     /// The model whose walks serve it.
     pub model: ModelId,
     /// Which endpoint's meaning it has.

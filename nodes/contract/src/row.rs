@@ -18,6 +18,8 @@ pub struct Row {
     pub work: WorkId,
     /// The request's attempt it belongs to.
     pub key: RequestKey,
+    /// Which op computes it.
+    pub op: OpName,
     /// What goes into the op.
     pub inputs: SmallVec<[(Port, In); 2]>,
     /// What does not change between a request's steps.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use mstar_kernels::Tensor;
@@ -159,6 +160,12 @@ impl Value {
             Self::Tokens(tokens) => Some(Self::Tokens(tokens[n / 4..].into())),
             Self::Tensor(_) | Self::Json(_) => Some(self.clone()),
         }
+    }
+
+    /// Returns how long it sounds, when the value is audio.
+    pub fn duration(&self) -> Option<Duration> {
+        let Self::Audio { samples, sample_rate } = self else { return None };
+        Some(Duration::from_secs_f64(samples.tensor().len() as f64 / f64::from((*sample_rate).max(1))))
     }
 
     /// Returns the text, when the value is text.

@@ -4,28 +4,35 @@
 //! few waits, in turn. So nothing that runs ever competes for a page, and everything that runs ends. The price is room
 //! that may stay unused. This holds as long as a request has one sequence at a time: one that begins a second label
 //! while it holds the first waits with pages in hand.
+//!
+//! What full pages hold is known by their tokens and those before, also when their sequence has ended: one that begins
+//! so holds them too and computes the rest. Pages that nobody holds are given away when others are short.
+//!
+//! All ops only append tokens, so their rows share passes: rows that append one token go first, prompts get what is
+//! left of the pass, the first one first, and no more than those in the middle of their replies can bear ([`pace`]).
 
 mod extent;
 mod opening;
 mod output;
+mod pace;
 mod pass;
 mod sequence;
 mod turnstile;
 
+use std::time::Duration;
+
 use mstar_contract::{
-    Decoder, Engine, EngineUsage, ExecuteCx, KvGeometry, OpDecl, Precision, RequestKey, Room, Row, RowError,
-    RowProgress,
+    Decoder, Engine, EngineUsage, ExecuteCx, KvGeometry, OpDecl, Precision, RequestKey, Row, RowError, RowProgress,
 };
-use mstar_graph::OpName;
 use mstar_kernels::ops::{KvPages, KvSize};
 use mstar_kernels::{Cx, DType, KernelError};
 
-use crate::isolate::guard;
-use crate::kv::{PAGE_TOKENS, PagePool};
+use crate::kv::{Beginning, BlockTable, PAGE_TOKENS, PagePool};
 use crate::sequence::{SequenceKey, Sequences};
 use extent::Extent;
 use opening::{Opening, PagedOps};
-use sequence::Sequence;
+use pace::{Load, Pace};
+use sequence::{Sequence, Work};
 use turnstile::Turnstile;
 
 /// What a paged engine may use.
@@ -61,6 +68,14 @@ pub struct PagedEngine {
     pages: KvPages,
     sequences: Sequences<Sequence>,
     turnstile: Turnstile,
+    pace: Pace,
+    /// Tokens that sequences began with, and those of them that were in known pages.
+    prompt_tokens: u64,
+    reused_tokens: u64,
+    /// Passes so far.
+    passes: u64,
+    /// What the last execution appended, when it was one pass and nothing else.
+    last: Option<Load>,
 }
 
 // --- impl PagedLimits ---
@@ -116,6 +131,11 @@ impl PagedEngine {
             pages: KvPages::new(size, dtype(geometry.precision))?,
             sequences: Sequences::default(),
             turnstile: Turnstile::default(),
+            pace: Pace::default(),
+            prompt_tokens: 0,
+            reused_tokens: 0,
+            passes: 0,
+            last: None,
             decoder,
             limits,
         })
@@ -128,14 +148,16 @@ impl PagedEngine {
     }
 
     /// Takes up a row that is not under way; returns whether there were pages for it.
-    fn take_up(&mut self, op: &OpName, row: &Row, cx: &Cx) -> Result<bool, RowError> {
+    fn take_up(&mut self, row: &Row, cx: &Cx) -> Result<bool, RowError> {
         let key = SequenceKey::of(row);
-        let opening = Opening::of(&*self.decoder, &self.ops, op, row)?;
+        let opening = Opening::of(&*self.decoder, &self.ops, row)?;
+        let mut work = Work { id: row.work, tokens: opening.tokens(), done: 0 };
         if opening.begins {
-            let capacity = self.demand(&opening, row)?;
-            self.sequences.remove(key);
-            let Some(table) = self.pool.reserve(capacity) else { return Ok(false) };
-            self.turnstile.passed(key);
+            let Some(table) = self.reserve(&opening, &work.tokens, row)? else { return Ok(false) };
+            let known = table.known_tokens().unwrap_or(0);
+            self.prompt_tokens += work.tokens.len() as u64;
+            self.reused_tokens += known as u64;
+            work.done = known;
             self.sequences.insert(key, Sequence::new(row, &*self.decoder, self.extent(row), table));
         }
         let sequence = self.sequences.get_mut(key).ok_or_else(|| {
@@ -147,9 +169,29 @@ impl PagedEngine {
         let context = opening.parts.iter().rev().find_map(|part| part.prompt.context.as_ref());
         if let (Some(context), None) = (context, &sequence.cross) {
             sequence.cross = Some(self.decoder.cross(cx, context)?);
+            // That took its time too: the next one tells nothing of a pass.
+            self.last = None;
         }
-        sequence.take_up(row.work, opening.parts, &*self.decoder)?;
+        sequence.take_up(work, opening.parts, &*self.decoder)?;
         Ok(true)
+    }
+
+    /// Takes pages for a sequence that begins anew, in the place of the one there was: those that are known to hold how
+    /// it begins, and free ones. Returns nothing when there are too few, or others wait first.
+    fn reserve(&mut self, opening: &Opening, tokens: &[u32], row: &Row) -> Result<Option<BlockTable>, RowError> {
+        let (key, capacity) = (SequenceKey::of(row), self.demand(opening, row)?);
+        self.sequences.remove(key);
+        let beginning = Beginning { tenant: row.request().tenant.0, tokens };
+        let fits = match opening.plain() {
+            true => self.pool.fits(beginning, capacity),
+            false => PagePool::pages_for(capacity) <= self.pool.free(),
+        };
+        if !self.turnstile.admits(key, fits) {
+            return Ok(None);
+        }
+        self.turnstile.passed(key);
+        // Where tokens are not all that counts, pages are nobody else's.
+        Ok(if opening.plain() { self.pool.begin(beginning, capacity) } else { self.pool.reserve(capacity) })
     }
 
     fn extent(&self, row: &Row) -> Extent {
@@ -181,35 +223,14 @@ impl PagedEngine {
 }
 
 impl Engine for PagedEngine {
-    fn room(&self, op: &OpName, row: &Row) -> Room {
-        if self.under_way(row) || !matches!(self.ops.begins(op, row), Ok(true)) {
-            return Room::Ready;
-        }
-        let demand = guard(|| Opening::of(&*self.decoder, &self.ops, op, row).and_then(|o| self.demand(&o, row)));
-        let key = SequenceKey::of(row);
-        let own = self.sequences.get(key).map_or(0, |sequence| sequence.table.pages().len());
-        match demand {
-            Ok(Ok(tokens)) => {
-                let fits = PagePool::pages_for(tokens) <= self.pool.free() + own;
-                if self.turnstile.admits(key, fits) { Room::Ready } else { Room::Later }
-            }
-            Ok(Err(error)) => Room::Never(error),
-            // The panic is met again, and answered, when the row is executed.
-            Err(_) => Room::Ready,
-        }
+    fn execute(&mut self, rows: Vec<Row>, cx: &ExecuteCx<'_>) -> Vec<RowProgress> {
+        self.run_batch(rows, cx.cx)
     }
 
-    fn tokens(&self, op: &OpName, row: &Row) -> usize {
-        let work = self.sequences.get(SequenceKey::of(row)).and_then(|sequence| sequence.work.as_ref());
-        let tokens = match work {
-            Some(work) if work.id == row.work => work.left(),
-            _ => guard(|| Opening::of(&*self.decoder, &self.ops, op, row).map_or(1, |o| o.tokens())).unwrap_or(1),
-        };
-        tokens.clamp(1, self.limits.prefill_chunk.max(1))
-    }
-
-    fn execute(&mut self, op: &OpName, rows: Vec<Row>, cx: &ExecuteCx<'_>) -> Vec<RowProgress> {
-        self.run_batch(op, rows, cx.cx)
+    fn timed(&mut self, took: Duration) {
+        if let Some(load) = self.last.take() {
+            self.pace.note(load, took);
+        }
     }
 
     fn retire(&mut self, key: RequestKey) {
@@ -220,10 +241,18 @@ impl Engine for PagedEngine {
     fn reset(&mut self) {
         self.sequences.clear();
         self.turnstile.clear();
+        self.pool.forget();
     }
 
     fn usage(&self) -> EngineUsage {
-        EngineUsage { kv_pages_used: self.pool.used(), kv_pages: self.pool.total(), sequences: self.sequences.len() }
+        EngineUsage {
+            kv_pages_used: self.pool.used(),
+            kv_pages_cached: self.pool.cached(),
+            kv_pages: self.pool.total(),
+            sequences: self.sequences.len(),
+            prompt_tokens: self.prompt_tokens,
+            reused_tokens: self.reused_tokens,
+        }
     }
 }
 

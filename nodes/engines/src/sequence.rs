@@ -64,6 +64,10 @@ impl<S> Sequences<S> {
         }
     }
 
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (SequenceKey, &S)> {
+        self.0.iter().map(|(&key, sequence)| (key, sequence))
+    }
+
     pub(crate) fn clear(&mut self) {
         self.0.clear();
     }

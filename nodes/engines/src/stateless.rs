@@ -1,8 +1,6 @@
 //! The engine around [`Compute`]: batches go in, and a row that panics takes nobody with it.
 
-use mstar_contract::{
-    Compute, ComputeCx, Engine, EngineUsage, ExecuteCx, RequestKey, Room, Row, RowError, RowProgress,
-};
+use mstar_contract::{Compute, ComputeCx, Engine, EngineUsage, ExecuteCx, RequestKey, Row, RowError, RowProgress};
 use mstar_graph::OpName;
 
 use crate::isolate::guard;
@@ -46,11 +44,9 @@ impl StatelessEngine {
 }
 
 impl Engine for StatelessEngine {
-    fn room(&self, _op: &OpName, _row: &Row) -> Room {
-        Room::Ready
-    }
-
-    fn execute(&mut self, op: &OpName, rows: Vec<Row>, cx: &ExecuteCx<'_>) -> Vec<RowProgress> {
+    fn execute(&mut self, rows: Vec<Row>, cx: &ExecuteCx<'_>) -> Vec<RowProgress> {
+        let Some(op) = rows.first().map(|row| row.op.clone()) else { return Vec::new() };
+        let op = &op;
         let cx = ComputeCx { cx: cx.cx, gauge: cx.gauge };
         let Ok(results) = guard(|| self.compute.run(op, &rows, &cx)) else {
             return rows.into_iter().map(|row| self.alone(op, row, &cx)).collect();

@@ -22,8 +22,15 @@ impl Rank {
         Self { cx: Cx::with_threads(1).unwrap(), gauge: Gauge::new("test") }
     }
 
+    /// Runs rows of one op.
     pub(crate) fn run(&self, engine: &mut dyn Engine, op: &str, rows: Vec<Row>) -> Vec<RowProgress> {
-        engine.execute(&op.into(), rows, &ExecuteCx { cx: &self.cx, gauge: &self.gauge })
+        let of_op = |row| Row { op: op.into(), ..row };
+        self.run_mixed(engine, rows.into_iter().map(of_op).collect())
+    }
+
+    /// Runs rows as they are.
+    pub(crate) fn run_mixed(&self, engine: &mut dyn Engine, rows: Vec<Row>) -> Vec<RowProgress> {
+        engine.execute(rows, &ExecuteCx { cx: &self.cx, gauge: &self.gauge })
     }
 
     /// Runs one row to its end.
@@ -39,10 +46,17 @@ impl Rank {
     }
 }
 
+/// Returns what an engine holds: pages in use and in all, and sequences.
+pub(crate) fn held(engine: &dyn Engine) -> (usize, usize, usize) {
+    let usage = engine.usage();
+    (usage.kv_pages_used, usage.kv_pages, usage.sequences)
+}
+
 /// Returns a request with this prompt.
 pub(crate) fn request(prompt: &str, sampling: Sampling) -> Arc<Request> {
     Arc::new(Request {
         id: "test".into(),
+        tenant: Default::default(),
         model: "fake".into(),
         task: Task::Generate,
         messages: vec![Message { role: Role::User, parts: vec![Part::Text(prompt.into())] }],
@@ -54,11 +68,12 @@ pub(crate) fn request(prompt: &str, sampling: Sampling) -> Arc<Request> {
     })
 }
 
-/// Returns a row with one input; work ids are drawn from the key and the draw.
+/// Returns a row with one input, of the op that takes it at this port; work ids are drawn from the key and the draw.
 pub(crate) fn row(id: u64, port: &str, input: In, draw: u64, request: &Arc<Request>) -> Row {
     Row {
         work: WorkId(random::bits(id, draw)),
         key: RequestKey { id, attempt: 0 },
+        op: if port == "token" { "decode" } else { "prefill" }.into(),
         inputs: [(port.into(), input)].into_iter().collect(),
         params: Arc::new(StepParams { request: Arc::clone(request), label: 0 }),
         draw,
@@ -154,7 +169,8 @@ impl Generation {
     }
 }
 
-/// Drives generations side by side: each round runs one batch per op over the generations that `picks` lets through.
+/// Drives generations side by side: each round runs one batch over the generations that `picks` lets through, whatever
+/// their ops.
 /// Rows that are told to go on or wait do so, as a node's queue would let them. In rounds that `loses` names, the
 /// engine forgets everything first.
 pub(crate) fn run_together(
@@ -164,7 +180,7 @@ pub(crate) fn run_together(
     mut picks: impl FnMut(usize, &Generation) -> bool,
     mut loses: impl FnMut(usize) -> bool,
 ) -> Vec<Generation> {
-    let mut rows: BTreeMap<u64, (&'static str, Row)> = BTreeMap::new();
+    let mut rows: BTreeMap<u64, Row> = BTreeMap::new();
     for round in 0.. {
         assert!(round < 100_000, "the generations never end");
         if loses(round) {
@@ -173,35 +189,26 @@ pub(crate) fn run_together(
             generations.iter_mut().for_each(|g| g.lost = !g.tokens.is_empty());
         }
         for generation in generations.iter().filter(|g| g.finish.is_none()) {
-            rows.entry(generation.id).or_insert_with(|| generation.next());
+            rows.entry(generation.id).or_insert_with(|| generation.next().1);
         }
         if rows.is_empty() {
             return generations;
         }
-        for op in ["prefill", "decode"] {
-            let wanted = |id: &u64| generations.iter().find(|g| g.id == *id);
-            let chosen: Vec<u64> = rows
-                .iter()
-                .filter(|(id, (of, _))| *of == op && picks(round, wanted(id).unwrap()))
-                .map(|(&id, _)| id)
-                .collect();
-            let batch: Vec<Row> = chosen.iter().map(|id| rows.remove(id).unwrap().1).collect();
-            if batch.is_empty() {
-                continue;
-            }
-            for progress in rank.run(engine, op, batch) {
-                match progress {
-                    RowProgress::Done(work, result) => {
-                        let is_next = |g: &&mut Generation| g.finish.is_none() && g.next().1.work == work;
-                        let generation = generations.iter_mut().find(is_next).expect("someone waits for it");
-                        generation.take(result.unwrap());
-                        if generation.finish.is_some() {
-                            engine.retire(RequestKey { id: generation.id, attempt: 0 });
-                        }
+        let of = |id: &u64| generations.iter().find(|g| g.id == *id).unwrap();
+        let chosen: Vec<u64> = rows.keys().copied().filter(|id| picks(round, of(id))).collect();
+        let batch = chosen.iter().map(|id| rows.remove(id).unwrap()).collect();
+        for progress in rank.run_mixed(engine, batch) {
+            match progress {
+                RowProgress::Done(work, result) => {
+                    let is_next = |g: &&mut Generation| g.finish.is_none() && g.next().1.work == work;
+                    let generation = generations.iter_mut().find(is_next).expect("someone waits for it");
+                    generation.take(result.unwrap());
+                    if generation.finish.is_some() {
+                        engine.retire(RequestKey { id: generation.id, attempt: 0 });
                     }
-                    RowProgress::More(row) | RowProgress::Waiting(row) => {
-                        rows.insert(row.key.id, (op, row));
-                    }
+                }
+                RowProgress::More(row) | RowProgress::Waiting(row) => {
+                    rows.insert(row.key.id, row);
                 }
             }
         }

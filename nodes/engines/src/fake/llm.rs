@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use mstar_blocks::TextStream;
 use mstar_contract::{
-    Engine, EngineUsage, ExecuteCx, FinishReason, In, Journal, RequestKey, Room, Row, RowError, RowOutput, RowProgress,
+    Engine, EngineUsage, ExecuteCx, FinishReason, In, Journal, RequestKey, Row, RowError, RowOutput, RowProgress,
     Usage, Value, WorkId,
 };
 use mstar_graph::{LoopName, OpName};
@@ -89,8 +89,8 @@ impl FakeLlm {
     }
 
     /// Runs a row that may panic; the second panic is its end.
-    fn isolated(&mut self, op: &OpName, row: Row) -> RowProgress {
-        let outcome = guard(|| self.advance(op, &row)).or_else(|_| guard(|| self.advance(op, &row)));
+    fn isolated(&mut self, row: Row) -> RowProgress {
+        let outcome = guard(|| self.advance(&row)).or_else(|_| guard(|| self.advance(&row)));
         let failed = match outcome {
             Ok(Ok(Step::Done(output))) => return RowProgress::Done(row.work, Ok(output)),
             Ok(Ok(Step::More)) => return RowProgress::More(row),
@@ -102,9 +102,9 @@ impl FakeLlm {
         RowProgress::Done(row.work, Err(failed))
     }
 
-    fn advance(&mut self, op: &OpName, row: &Row) -> Result<Step, RowError> {
+    fn advance(&mut self, row: &Row) -> Result<Step, RowError> {
         provoke(row)?;
-        if !self.under_way(row) && !self.open(op, row)? {
+        if !self.under_way(row) && !self.open(row)? {
             return Ok(Step::Waiting);
         }
         let chunk = self.limits.prefill_chunk;
@@ -121,10 +121,10 @@ impl FakeLlm {
     }
 
     /// Takes up a row; returns whether there were pages for it.
-    fn open(&mut self, op: &OpName, row: &Row) -> Result<bool, RowError> {
+    fn open(&mut self, row: &Row) -> Result<bool, RowError> {
         let key = SequenceKey::of(row);
-        let opening = Opening::of(op, row)?;
-        if !begins(op, row) {
+        let opening = Opening::of(row)?;
+        if !begins(row) {
             let sequence = self.sequences.get_mut(key).ok_or_else(lost)?;
             sequence.work = Some((row.work, opening.append));
             return Ok(true);
@@ -171,33 +171,11 @@ impl FakeLlm {
 }
 
 impl Engine for FakeLlm {
-    fn room(&self, op: &OpName, row: &Row) -> Room {
-        if self.under_way(row) || !begins(op, row) {
-            return Room::Ready;
-        }
-        let tokens = Opening::of(op, row).and_then(|opening| self.tokens_held(&opening, self.bound(row)));
-        let own = self.sequences.get(SequenceKey::of(row)).map_or(0, |s| s.pages.pages().len());
-        match tokens {
-            Ok(tokens) if PagePool::pages_for(tokens) <= self.pool.free() + own => Room::Ready,
-            Ok(_) => Room::Later,
-            Err(error) => Room::Never(error),
-        }
-    }
-
-    fn tokens(&self, op: &OpName, row: &Row) -> usize {
-        let waiting = self.sequences.get(SequenceKey::of(row)).and_then(|s| s.work.as_ref());
-        let tokens = match waiting {
-            Some((work, append)) if *work == row.work => append.len(),
-            _ => Opening::of(op, row).map_or(1, |opening| opening.append.len()),
-        };
-        tokens.clamp(1, self.limits.prefill_chunk)
-    }
-
-    fn execute(&mut self, op: &OpName, rows: Vec<Row>, _cx: &ExecuteCx<'_>) -> Vec<RowProgress> {
+    fn execute(&mut self, rows: Vec<Row>, _cx: &ExecuteCx<'_>) -> Vec<RowProgress> {
         self.faults.strike(Reach::Node);
         // A batch that fell goes on row by row, which is how this engine runs any batch.
         let _ = guard(|| self.faults.strike(Reach::Op));
-        rows.into_iter().map(|row| self.isolated(op, row)).collect()
+        rows.into_iter().map(|row| self.isolated(row)).collect()
     }
 
     fn retire(&mut self, key: RequestKey) {
@@ -209,7 +187,8 @@ impl Engine for FakeLlm {
     }
 
     fn usage(&self) -> EngineUsage {
-        EngineUsage { kv_pages_used: self.pool.used(), kv_pages: self.pool.total(), sequences: self.sequences.len() }
+        let (kv_pages_used, kv_pages) = (self.pool.used(), self.pool.total());
+        EngineUsage { kv_pages_used, kv_pages, sequences: self.sequences.len(), ..EngineUsage::default() }
     }
 }
 
@@ -266,13 +245,13 @@ impl Sequence {
 // --- impl Opening ---
 
 impl Opening {
-    fn of(op: &OpName, row: &Row) -> Result<Self, RowError> {
+    fn of(row: &Row) -> Result<Self, RowError> {
         let mut opening = Self::default();
         if let Some(journal) = &row.rebuild {
             opening.replay(journal)?;
         }
-        let tokens = brought(op, &row.inputs)?;
-        if op.as_str() == "prefill" {
+        let tokens = brought(&row.op, &row.inputs)?;
+        if row.op.as_str() == "prefill" {
             opening = Self { prompt: tokens.len(), ..Self::default() };
         }
         opening.append.extend(tokens);
@@ -293,8 +272,8 @@ impl Opening {
     }
 }
 
-fn begins(op: &OpName, row: &Row) -> bool {
-    op.as_str() == "prefill" || row.rebuild.is_some()
+fn begins(row: &Row) -> bool {
+    row.op.as_str() == "prefill" || row.rebuild.is_some()
 }
 
 /// Returns the tokens that an op's inputs bring.

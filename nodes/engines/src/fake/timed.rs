@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use mstar_contract::{Engine, EngineUsage, ExecuteCx, RequestKey, Room, Row, RowProgress};
-use mstar_graph::OpName;
+use mstar_contract::{Engine, EngineUsage, ExecuteCx, RequestKey, Row, RowProgress};
 
 /// How long a batch pretends to take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,18 +31,14 @@ impl<E: Engine> Timed<E> {
 }
 
 impl<E: Engine> Engine for Timed<E> {
-    fn room(&self, op: &OpName, row: &Row) -> Room {
-        self.engine.room(op, row)
-    }
-
-    fn tokens(&self, op: &OpName, row: &Row) -> usize {
-        self.engine.tokens(op, row)
-    }
-
-    fn execute(&mut self, op: &OpName, rows: Vec<Row>, cx: &ExecuteCx<'_>) -> Vec<RowProgress> {
+    fn execute(&mut self, rows: Vec<Row>, cx: &ExecuteCx<'_>) -> Vec<RowProgress> {
         let count = u32::try_from(rows.len()).unwrap_or(u32::MAX);
         self.last = self.service.per_batch + self.service.per_row * count;
-        self.engine.execute(op, rows, cx)
+        self.engine.execute(rows, cx)
+    }
+
+    fn timed(&mut self, took: Duration) {
+        self.engine.timed(took);
     }
 
     fn retire(&mut self, key: RequestKey) {

@@ -1,21 +1,31 @@
-//! The pages of a rank's KV memory. A page is either free or in exactly one [`BlockTable`]: tables cannot be cloned,
-//! and nothing but dropping one puts its pages back, so that no page is freed twice or lost.
+//! The pages of a rank's KV memory. Pages are handed out as [`BlockTable`]s: tables cannot be cloned, and nothing but
+//! dropping one lets go of its pages, so that no page is freed twice or lost.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::BlockTable;
+use super::book::{Book, Parent};
 pub use mstar_kernels::ops::PAGE_TOKENS;
 
 /// All pages of one KV memory.
 #[derive(Debug)]
 pub struct PagePool {
-    free: FreePages,
+    shelf: Shelf,
     total: usize,
 }
 
-/// The pages that no sequence holds.
+/// The book of pages, shared with the tables.
 #[derive(Clone, Debug)]
-pub(super) struct FreePages(Arc<Mutex<Vec<u32>>>);
+pub(super) struct Shelf(Arc<Mutex<Book>>);
+
+/// The beginning of a sequence, which may be in known pages.
+#[derive(Clone, Copy, Debug)]
+pub struct Beginning<'a> {
+    /// Whose sequence it is: different tenants share nothing.
+    pub tenant: u64,
+    /// Its first tokens, all that are there yet.
+    pub tokens: &'a [u32],
+}
 
 // --- impl PagePool ---
 
@@ -23,7 +33,7 @@ impl PagePool {
     /// Returns a pool of so many free pages.
     pub fn new(pages: usize) -> Self {
         let pages = u32::try_from(pages).unwrap_or(u32::MAX);
-        Self { free: FreePages(Arc::new(Mutex::new((0..pages).rev().collect()))), total: pages as usize }
+        Self { shelf: Shelf(Arc::new(Mutex::new(Book::new(pages)))), total: pages as usize }
     }
 
     /// Returns how many pages so many tokens take.
@@ -31,15 +41,49 @@ impl PagePool {
         tokens.div_ceil(PAGE_TOKENS)
     }
 
-    /// Takes pages for so many tokens, or none at all when there are too few.
+    /// Takes pages for so many tokens, or none at all when there are too few. They are shared with nobody.
     pub fn reserve(&self, tokens: usize) -> Option<BlockTable> {
-        let mut table = BlockTable::empty(self.free.clone());
-        table.grow(tokens).then_some(table)
+        let mut pages = Vec::new();
+        let taken = self.shelf.open().take(Self::pages_for(tokens), &mut pages);
+        taken.then(|| BlockTable::of(self.shelf.clone(), pages, None))
     }
 
-    /// Returns how many pages are free.
+    /// Takes pages for so many tokens, or none at all when there are too few, for a sequence that begins with these:
+    /// known pages first, so that fewer tokens need computing. At least the last token is left to compute.
+    pub fn begin(&self, beginning: Beginning<'_>, tokens: usize) -> Option<BlockTable> {
+        let mut book = self.shelf.open();
+        let (mut pages, last) = find(&book, beginning);
+        let more = Self::pages_for(tokens).saturating_sub(pages.len());
+        if !book.fits(&pages, more) {
+            return None;
+        }
+        book.hold(&pages);
+        let known = pages.len();
+        book.take(more, &mut pages);
+        drop(book);
+        Some(BlockTable::of(self.shelf.clone(), pages, Some((known, last))))
+    }
+
+    /// Returns whether [`Self::begin`] would find enough pages.
+    pub fn fits(&self, beginning: Beginning<'_>, tokens: usize) -> bool {
+        let book = self.shelf.open();
+        let (known, _) = find(&book, beginning);
+        book.fits(&known, Self::pages_for(tokens).saturating_sub(known.len()))
+    }
+
+    /// Forgets what pages hold: who begins after this computes everything.
+    pub fn forget(&self) {
+        self.shelf.open().forget();
+    }
+
+    /// Returns how many pages nobody holds.
     pub fn free(&self) -> usize {
-        self.free.list().len()
+        self.shelf.open().available()
+    }
+
+    /// Returns how many of the free pages are known to hold the beginning of something.
+    pub fn cached(&self) -> usize {
+        self.shelf.open().idle()
     }
 
     /// Returns how many pages sequences hold.
@@ -53,70 +97,18 @@ impl PagePool {
     }
 }
 
-// --- impl FreePages ---
+fn find(book: &Book, beginning: Beginning<'_>) -> (Vec<u32>, Parent) {
+    let most = beginning.tokens.len().saturating_sub(1) / PAGE_TOKENS;
+    book.find(Parent::Start(beginning.tenant), beginning.tokens, most)
+}
 
-impl FreePages {
-    /// Moves `count` pages to `pages`, or none when there are too few.
-    pub(super) fn take(&self, count: usize, pages: &mut Vec<u32>) -> bool {
-        let mut free = self.list();
-        let Some(rest) = free.len().checked_sub(count) else { return false };
-        pages.extend(free.drain(rest..).rev());
-        true
-    }
+// --- impl Shelf ---
 
-    /// Takes pages back.
-    pub(super) fn put(&self, pages: &mut Vec<u32>) {
-        self.list().extend(pages.drain(..).rev());
-    }
-
-    fn list(&self) -> MutexGuard<'_, Vec<u32>> {
+impl Shelf {
+    pub(super) fn open(&self) -> MutexGuard<'_, Book> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use proptest::prelude::*;
-
-    use super::*;
-
-    #[test]
-    fn a_reservation_takes_all_its_pages_or_none() {
-        let pool = PagePool::new(4);
-        let first = pool.reserve(33).unwrap();
-        assert_eq!(first.pages(), [0, 1, 2]);
-        assert!(pool.reserve(17).is_none());
-        assert_eq!((pool.free(), pool.used()), (1, 3));
-        drop(first);
-        assert_eq!(pool.reserve(64).unwrap().pages().len(), 4);
-    }
-
-    proptest! {
-        #[test]
-        fn no_page_is_in_two_tables_and_all_come_back(wanted in proptest::collection::vec((1usize..90, 0usize..5), 1..60)) {
-            let pool = PagePool::new(20);
-            let mut tables: Vec<BlockTable> = Vec::new();
-            for (tokens, at) in wanted {
-                match pool.reserve(tokens) {
-                    Some(table) => tables.push(table),
-                    None if at < tables.len() => drop(tables.swap_remove(at)),
-                    None => {
-                        if let Some(table) = tables.last_mut() {
-                            let (before, free) = (table.pages().len(), pool.free());
-                            let grown = table.grow(table.tokens() + tokens);
-                            prop_assert_eq!(grown, PagePool::pages_for(tokens) <= free);
-                            prop_assert!(grown || table.pages().len() == before);
-                        }
-                    }
-                }
-                let held: Vec<u32> = tables.iter().flat_map(|t| t.pages().iter().copied()).collect();
-                prop_assert_eq!(held.iter().collect::<BTreeSet<_>>().len(), held.len());
-                prop_assert_eq!(held.len(), pool.used());
-            }
-            drop(tables);
-            prop_assert_eq!(pool.free(), 20);
-        }
-    }
-}
+mod tests;

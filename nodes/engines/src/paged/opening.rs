@@ -46,20 +46,16 @@ impl PagedOps {
     pub(super) fn find(&self, name: &OpName) -> Result<&PagedOp, RowError> {
         self.0.get(name).ok_or_else(|| RowError::Internal(format!("the component has no op {name}")))
     }
-
-    /// Returns whether a row begins its sequence anew.
-    pub(super) fn begins(&self, op: &OpName, row: &Row) -> Result<bool, RowError> {
-        Ok(self.find(op)?.kv == KvUse::Begin || row.rebuild.is_some())
-    }
 }
 
 // --- impl Opening ---
 
 impl Opening {
     /// Asks the decoder what a row brings, and what the steps of its journal brought.
-    pub(super) fn of(decoder: &dyn Decoder, ops: &PagedOps, op: &OpName, row: &Row) -> Result<Self, RowError> {
+    pub(super) fn of(decoder: &dyn Decoder, ops: &PagedOps, row: &Row) -> Result<Self, RowError> {
         let mut parts = Vec::new();
-        if ops.find(op)?.kv == KvUse::Extend {
+        let kv = ops.find(&row.op)?.kv;
+        if kv == KvUse::Extend {
             for step in row.rebuild.iter().flat_map(|journal| &journal.steps) {
                 if ops.find(&step.op)?.kv == KvUse::Begin {
                     parts.clear();
@@ -68,12 +64,18 @@ impl Opening {
                 parts.push(Part { prompt: decoder.prompt(&step.op, &past)?, sampled: step.sampled.clone() });
             }
         }
-        parts.push(Part { prompt: decoder.prompt(op, row)?, sampled: Vec::new() });
-        Ok(Self { parts, begins: ops.begins(op, row)? })
+        parts.push(Part { prompt: decoder.prompt(&row.op, row)?, sampled: Vec::new() });
+        Ok(Self { parts, begins: kv == KvUse::Begin || row.rebuild.is_some() })
     }
 
-    /// Returns how many tokens the row appends.
-    pub(super) fn tokens(&self) -> usize {
-        self.parts.iter().map(|part| part.prompt.tokens.len() + part.sampled.len().saturating_sub(1)).sum()
+    /// Returns the tokens that the row appends: of each part its prompt and what was sampled and fed back since.
+    pub(super) fn tokens(&self) -> Vec<u32> {
+        let fed = |part: &Part| part.sampled.split_last().map_or(Vec::new(), |(_, fed)| fed.to_vec());
+        self.parts.iter().flat_map(|part| part.prompt.tokens.iter().copied().chain(fed(part))).collect()
+    }
+
+    /// Returns whether what the tokens come to depends on themselves alone.
+    pub(super) fn plain(&self) -> bool {
+        self.parts.iter().all(|part| part.prompt.context.is_none())
     }
 }

@@ -1,11 +1,11 @@
 //! One batch: rows are taken up, share the budget of tokens, go through one forward pass, and are sampled.
 
 use mstar_contract::{DecodeBatch, DecodeRow, Row, RowError, RowOutput, RowProgress};
-use mstar_graph::{LoopName, OpName};
 use mstar_kernels::{Cx, Tensor};
 
 use super::PagedEngine;
 use super::output::sample;
+use super::pace::Load;
 use crate::isolate::guard;
 use crate::sequence::SequenceKey;
 
@@ -29,15 +29,12 @@ struct Share {
 }
 
 impl PagedEngine {
-    pub(super) fn run_batch(&mut self, op: &OpName, rows: Vec<Row>, cx: &Cx) -> Vec<RowProgress> {
-        let mut short = false;
-        let mut outcomes: Vec<Option<Outcome>> = Vec::with_capacity(rows.len());
-        for row in &rows {
-            outcomes.push(self.admit(op, row, cx, &mut short));
-        }
+    pub(super) fn run_batch(&mut self, rows: Vec<Row>, cx: &Cx) -> Vec<RowProgress> {
+        self.passes += 1;
+        self.last = Some(Load::default());
+        let mut outcomes: Vec<Option<Outcome>> = rows.iter().map(|row| self.admit(row, cx)).collect();
         let shares = self.share(&rows, &mut outcomes);
-        let stop = self.ops.find(op).ok().and_then(|op| op.stop.clone());
-        for (share, outcome) in self.compute(&rows, shares, cx, stop.as_ref()) {
+        for (share, outcome) in self.compute(&rows, shares, cx) {
             outcomes[share.place] = Some(outcome);
         }
         let answer = |(row, outcome): (Row, Option<Outcome>)| match outcome {
@@ -49,29 +46,23 @@ impl PagedEngine {
         rows.into_iter().zip(outcomes).map(answer).collect()
     }
 
-    /// Takes up a row, unless it is under way; returns what becomes of it when it does not take part. Once a row was
-    /// `short` of pages, those behind it that begin a sequence wait too: nobody overtakes.
-    fn admit(&mut self, op: &OpName, row: &Row, cx: &Cx, short: &mut bool) -> Option<Outcome> {
+    /// Takes up a row, unless it is under way; returns what becomes of it when it does not take part.
+    fn admit(&mut self, row: &Row, cx: &Cx) -> Option<Outcome> {
         if self.under_way(row) {
             return None;
         }
-        if *short && matches!(self.ops.begins(op, row), Ok(true)) {
-            return Some(Outcome::Waiting);
-        }
-        let taken = guard(|| self.take_up(op, row, cx)).or_else(|_| guard(|| self.take_up(op, row, cx)));
+        let taken = guard(|| self.take_up(row, cx)).or_else(|_| guard(|| self.take_up(row, cx)));
         match taken {
             Ok(Ok(true)) => None,
-            Ok(Ok(false)) => {
-                *short = true;
-                Some(Outcome::Waiting)
-            }
+            Ok(Ok(false)) => Some(Outcome::Waiting),
             Ok(Err(error)) => Some(self.fail(row, error)),
             Err(panic) => Some(self.fail(row, RowError::Panicked(panic))),
         }
     }
 
-    /// Shares the budget: rows that append one token come first, prompts get what is left, in order.
-    fn share(&self, rows: &[Row], outcomes: &mut [Option<Outcome>]) -> Vec<Share> {
+    /// Shares the budget: rows that append one token come first, prompts get what is left and what those who are in
+    /// the middle of their replies can bear, in order.
+    fn share(&mut self, rows: &[Row], outcomes: &mut [Option<Outcome>]) -> Vec<Share> {
         let mut wants = Vec::with_capacity(rows.len());
         for (place, row) in rows.iter().enumerate() {
             if outcomes[place].is_some() {
@@ -87,31 +78,47 @@ impl PagedEngine {
             }
         }
         wants.sort_by_key(|&(.., left)| left > 1);
-        let mut budget = self.limits.max_batch_tokens.max(1);
+        let steps = wants.iter().filter(|(.., left)| *left == 1).count();
+        let budget = self.limits.max_batch_tokens.max(1);
+        let mut load = Load { steps: steps.min(budget), prompt: 0 };
+        let bearable = self.pace.prompt_tokens(load.steps, self.away(&wants));
+        let most = bearable.min(budget - load.steps);
         let mut shares = Vec::with_capacity(wants.len());
-        for (place, key, left) in wants {
-            let tokens = left.min(self.limits.prefill_chunk.max(1)).min(budget);
+        for (at, (place, key, left)) in wants.into_iter().enumerate() {
+            let tokens = if at < steps {
+                usize::from(at < load.steps)
+            } else {
+                left.min(self.limits.prefill_chunk.max(1)).min(most - load.prompt)
+            };
+            load.prompt += if at < steps { 0 } else { tokens };
             if tokens > 0 {
-                budget -= tokens;
                 shares.push(Share { place, key, tokens, completes: tokens == left });
             }
         }
+        self.last = self.last.map(|_| load);
         shares.sort_by_key(|share| share.place);
         shares
     }
 
-    fn compute(&mut self, rows: &[Row], shares: Vec<Share>, cx: &Cx, stop: Option<&LoopName>) -> Vec<(Share, Outcome)> {
+    /// Returns how many sequences are in the middle of a reply without a row here: they may want the next pass.
+    fn away(&self, wants: &[(usize, SequenceKey, usize)]) -> usize {
+        let recent = self.sequences.iter().filter(|(_, sequence)| sequence.replies_at(self.passes));
+        recent.filter(|(key, _)| !wants.iter().any(|(_, here, _)| here == key)).count()
+    }
+
+    fn compute(&mut self, rows: &[Row], shares: Vec<Share>, cx: &Cx) -> Vec<(Share, Outcome)> {
         if shares.is_empty() {
             return Vec::new();
         }
         if let Ok(logits) = self.forward(&shares, cx) {
-            return self.settle(rows, &shares, logits, stop);
+            return self.settle(rows, &shares, logits);
         }
+        self.last = None;
         // What the pass wrote lies behind the ends of its sequences: each row writes it again.
         let alone = |share: Share| {
             let one = [share];
             match self.forward(&one, cx).or_else(|_| self.forward(&one, cx)) {
-                Ok(logits) => self.settle(rows, &one, logits, stop),
+                Ok(logits) => self.settle(rows, &one, logits),
                 Err(error) => vec![(share, self.fail(&rows[share.place], error))],
             }
         };
@@ -147,13 +154,7 @@ impl PagedEngine {
     }
 
     /// Moves the sequences on and samples where a row is complete.
-    fn settle(
-        &mut self,
-        rows: &[Row],
-        shares: &[Share],
-        mut logits: Tensor,
-        stop: Option<&LoopName>,
-    ) -> Vec<(Share, Outcome)> {
+    fn settle(&mut self, rows: &[Row], shares: &[Share], mut logits: Tensor) -> Vec<(Share, Outcome)> {
         let width = logits.shape().width().max(1);
         let any = shares.iter().any(|share| share.completes);
         let numbers = match logits.f32s_mut() {
@@ -170,15 +171,15 @@ impl PagedEngine {
         for &share in shares {
             let row = &rows[share.place];
             let sequence = self.sequences.get_mut(share.key).expect("invariant: a share's sequence is under way");
-            sequence.length += share.tokens;
+            sequence.appended(share.tokens);
             if !share.completes {
-                let work = sequence.work.as_mut().expect("invariant: a share's sequence is under way");
-                work.done += share.tokens;
                 settled.push((share, Outcome::More));
                 continue;
             }
             sequence.work = None;
+            sequence.replied = self.passes;
             let logits = logits.next().expect("invariant: there are logits for every complete row");
+            let stop = self.ops.find(&row.op).ok().and_then(|op| op.stop.as_ref());
             let outcome = match guard(|| sample(sequence, &*self.decoder, row, logits, stop)) {
                 Ok(Ok(output)) => Outcome::Done(Ok(output)),
                 Ok(Err(error)) => self.fail(row, error),

@@ -15,12 +15,16 @@ pub(super) struct Sequence {
     pub(super) table: BlockTable,
     /// Tokens whose keys and values are in the pages.
     pub(super) length: usize,
+    /// Of these, the tokens in the last page, which is not full.
+    page: Vec<u32>,
     pub(super) cross: Option<CrossKv>,
     pub(super) prompt: Vec<u32>,
     pub(super) sampled: Vec<u32>,
     pub(super) sampler: Sampler,
     pub(super) history: History,
     pub(super) work: Option<Work>,
+    /// The engine's pass that last gave it a token.
+    pub(super) replied: u64,
     extent: Extent,
     text: Option<TextStream>,
     detokenizer: Option<Arc<dyn Detokenizer>>,
@@ -39,6 +43,9 @@ pub(super) struct Work {
     /// How many of them were appended.
     pub(super) done: usize,
 }
+
+/// Passes after which a sequence that does not come back is not expected any more.
+const RECENT: u64 = 2;
 
 /// What became of a sampled token.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -65,14 +72,16 @@ impl Sequence {
         let sampling = decoder.sampling(row.request());
         let detokenizer = decoder.text();
         let mut sequence = Self {
+            length: table.known_tokens().unwrap_or(0),
+            page: Vec::new(),
             table,
-            length: 0,
             cross: None,
             prompt: Vec::new(),
             sampled: Vec::new(),
             sampler: Sampler::new(&sampling, &decoder.default_sampling()),
             history: History::default(),
             work: None,
+            replied: 0,
             extent,
             text: None,
             detokenizer,
@@ -84,17 +93,13 @@ impl Sequence {
         sequence
     }
 
-    /// Takes up a row: appends what its parts bring when its turn comes.
-    pub(super) fn take_up(&mut self, id: WorkId, parts: Vec<Part>, decoder: &dyn Decoder) -> Result<(), RowError> {
-        let mut tokens = Vec::new();
+    /// Takes up a row that brings these parts: their tokens are appended when its turn comes.
+    pub(super) fn take_up(&mut self, work: Work, parts: Vec<Part>, decoder: &dyn Decoder) -> Result<(), RowError> {
         for part in parts {
             self.bring(&part.prompt)?;
-            tokens.extend(part.prompt.tokens);
             for (i, &token) in part.sampled.iter().enumerate() {
                 if i > 0 {
-                    let fed = part.sampled[i - 1];
-                    self.extent.bring(&[fed], None)?;
-                    tokens.push(fed);
+                    self.extent.bring(&[part.sampled[i - 1]], None)?;
                 }
                 self.write(token, decoder);
                 self.untold = 0;
@@ -105,8 +110,22 @@ impl Sequence {
                 format!("the sequence would grow to {} tokens, for which no pages are free", self.extent.capacity());
             return Err(RowError::TooLarge(more));
         }
-        self.work = Some(Work { id, tokens, done: 0 });
+        self.work = Some(work);
         Ok(())
+    }
+
+    /// Notes that so many tokens of the row under way are in the pages; pages that are full become known.
+    pub(super) fn appended(&mut self, tokens: usize) {
+        let work = self.work.as_mut().expect("invariant: a row is under way");
+        let span = work.done..work.done + tokens;
+        (work.done, self.length) = (span.end, self.length + tokens);
+        // Across a context, tokens are not all that their numbers depend on.
+        if self.cross.is_none() && self.table.known_tokens().is_some() {
+            self.page.extend_from_slice(&work.tokens[span]);
+            let (full, rest) = self.page.as_chunks();
+            full.iter().for_each(|page| self.table.learn(page));
+            self.page = rest.to_vec();
+        }
     }
 
     fn bring(&mut self, prompt: &Prompt) -> Result<(), RowError> {
@@ -150,6 +169,11 @@ impl Sequence {
         }
         self.finish = written.finish;
         written
+    }
+
+    /// Returns whether it is in the middle of a reply: it got a token lately, and not its last.
+    pub(super) fn replies_at(&self, pass: u64) -> bool {
+        self.replied > 0 && self.finish.is_none() && self.work.is_none() && pass - self.replied <= RECENT
     }
 
     /// Returns the tokens of prompt to tell as usage, once.

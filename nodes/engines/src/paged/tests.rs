@@ -7,8 +7,9 @@ use mstar_contract::{FinishReason, In, Sampling, Usage, Value};
 use proptest::prelude::*;
 
 use super::*;
-use crate::testing::{Generation, Rank, request, row, run_together};
+use crate::testing::{Generation, Rank, held, request, row, run_together};
 
+mod prefix;
 mod tiny;
 use tiny::{CONTEXT, END, POISON_TEXT, Probe, Tiny, ops_of_tiny};
 
@@ -81,7 +82,7 @@ proptest! {
         let picks = |_: usize, _: &Generation| { turn += 1; choices[turn % 61] || turn.is_multiple_of(7) };
         let together = run_together(&rank, &mut engine, generations(), picks, |round| lost_in.contains(&round));
         prop_assert_eq!(seen(&together), seen(&alone(crosses)));
-        prop_assert_eq!(engine.usage(), EngineUsage { kv_pages_used: 0, kv_pages: pages, sequences: 0 });
+        prop_assert_eq!(held(&engine), (0, pages, 0));
         prop_assert!(probe.largest.load(Ordering::Relaxed) <= budget);
     }
 
@@ -158,18 +159,19 @@ fn rows_wait_for_pages_in_turn_and_what_never_fits_is_refused() {
         let prompt = "x".repeat(letters);
         row(id, "prompt", In::One(Value::text(prompt.as_str())), 1, &request(&prompt, greedy(max_tokens)))
     };
-    let op = "prefill".into();
-    assert!(matches!(engine.room(&op, &prefill(9, 40, 24)), Room::Ready));
-    assert!(matches!(engine.room(&op, &prefill(9, 60, 12)), Room::Never(RowError::TooLarge(_))));
-    assert!(matches!(engine.room(&op, &prefill(9, CONTEXT + 1, 1)), Room::Never(RowError::TooLarge(_))));
+    for (letters, max_tokens) in [(60, 12), (CONTEXT + 1, 1)] {
+        let refused = rank.run(&mut engine, "prefill", vec![prefill(9, letters, max_tokens)]);
+        assert!(matches!(refused[..], [RowProgress::Done(_, Err(RowError::TooLarge(_)))]), "{refused:?}");
+    }
     // Two pages, then three, then one: the third would fit, but does not overtake the second.
     let progress = rank.run(&mut engine, "prefill", vec![prefill(1, 20, 12), prefill(2, 30, 18), prefill(3, 4, 12)]);
     assert!(matches!(progress[..], [RowProgress::Done(..), RowProgress::Waiting(_), RowProgress::Waiting(_)]));
-    assert!(matches!(engine.room(&op, &prefill(2, 30, 18)), Room::Later));
-    assert!(matches!(engine.room(&op, &prefill(3, 4, 12)), Room::Later), "not before the second");
-    assert_eq!(engine.usage(), EngineUsage { kv_pages_used: 2, kv_pages: 4, sequences: 1 });
+    let again = rank.run(&mut engine, "prefill", vec![prefill(3, 4, 12)]);
+    assert!(matches!(again[..], [RowProgress::Waiting(_)]), "not before the second");
+    assert_eq!(held(&engine), (2, 4, 1));
     engine.retire(RequestKey { id: 1, attempt: 0 });
-    assert!(matches!(engine.room(&op, &prefill(2, 30, 18)), Room::Ready));
+    let progress = rank.run(&mut engine, "prefill", vec![prefill(3, 4, 12), prefill(2, 30, 18)]);
+    assert!(matches!(progress[..], [RowProgress::Waiting(_), RowProgress::Done(_, Ok(_))]));
 }
 
 #[test]
@@ -177,7 +179,8 @@ fn a_row_that_panics_is_alone_with_it() {
     let (rank, mut engine) = (Rank::new(), roomy());
     let first = |id, prompt: &str| Generation::new(id, prompt, greedy(9)).next().1;
     let expected = rank.finish(&mut engine, "prefill", first(1, "fine")).unwrap().sampled;
-    let rows = vec![first(2, "fine"), first(3, POISON_TEXT), first(4, "good")];
+    engine.retire(RequestKey { id: 1, attempt: 0 });
+    let rows = vec![first(2, "fine"), first(3, &format!("a{POISON_TEXT}")), first(4, "good")];
     let progress = rank.run(&mut engine, "prefill", rows);
     let [RowProgress::Done(_, Ok(fine)), RowProgress::Done(_, Err(poisoned)), RowProgress::Done(_, Ok(_))] =
         &progress[..]
@@ -186,7 +189,7 @@ fn a_row_that_panics_is_alone_with_it() {
     };
     assert_eq!(fine.sampled, expected);
     assert_eq!(poisoned.to_string(), "panicked: poison");
-    assert_eq!(engine.usage().sequences, 3);
+    assert_eq!(engine.usage().sequences, 2);
 }
 
 #[test]
@@ -277,4 +280,54 @@ fn a_budget_in_bytes_buys_whole_pages() {
         assert_eq!(KvBudget::Bytes(bytes / 3 - 1).pages(&geometry), 0);
         assert_eq!(page_bytes(&geometry), bytes / 3);
     }
+}
+
+#[test]
+fn replies_go_on_beside_a_long_prompt_and_hardly_slow_down() {
+    let (rank, (mut engine, probe)) = (Rank::new(), engine(limits(64, 1000, 1000), false));
+    let long = "the quick brown fox jumps over the lazy dog, then sleeps";
+    let never_ends = Sampling { logit_bias: [(END, -1e9)].into(), ..greedy(60) };
+    let mut replies: Vec<_> = (0..4).map(|id| Generation::new(id, "hi", never_ends.clone())).collect();
+    let mut prompt = Some(Generation::new(9, long, greedy(1)).next().1);
+    let (mut steady, mut beside) = (Vec::new(), Vec::new());
+    for pass in 0..50 {
+        let mut rows: Vec<Row> = if pass < 10 { Vec::new() } else { prompt.take().into_iter().collect() };
+        let mixed = !rows.is_empty();
+        rows.extend(replies.iter().map(|reply| reply.next().1));
+        let progress = rank.run_mixed(&mut engine, rows);
+        // A pass waits for the weights, then for arithmetic.
+        let took = Duration::from_micros(1000.max(100 * probe.latest.load(Ordering::Relaxed) as u64));
+        engine.timed(took);
+        if pass > 0 {
+            if mixed {
+                beside.push(took)
+            } else {
+                steady.push(took)
+            };
+        }
+        for progress in progress {
+            match progress {
+                RowProgress::More(row) => prompt = Some(row),
+                RowProgress::Done(work, Ok(output)) => {
+                    if let Some(reply) = replies.iter_mut().find(|reply| reply.next().1.work == work) {
+                        reply.take(output);
+                    }
+                }
+                progress => panic!("{progress:?}"),
+            }
+        }
+    }
+    assert!(prompt.is_none() && beside.len() > 3 && beside.len() < 12, "{} passes", beside.len());
+    assert!(replies.iter().all(|reply| reply.tokens.len() == 50), "nobody missed a pass");
+    assert!(beside.iter().max().unwrap() < &(2 * steady[0]), "{beside:?} {steady:?}");
+    assert_eq!(engine.usage().sequences, 5);
+}
+
+#[test]
+fn a_prompt_alone_is_read_in_whole_pieces() {
+    let (rank, (mut engine, probe)) = (Rank::new(), engine(limits(64, 1000, 30), false));
+    let rows = vec![Generation::new(1, &"x".repeat(50), greedy(1)).next().1];
+    let progress = rank.run_mixed(&mut engine, rows);
+    assert!(matches!(progress[..], [RowProgress::More(_)]));
+    assert_eq!(probe.latest.load(Ordering::Relaxed), 30);
 }

@@ -114,6 +114,7 @@ mod tests {
     fn request(text: &str, options: &[(&str, serde_json::Value)]) -> Request {
         Request {
             id: "r".into(),
+            tenant: Default::default(),
             model: "hibari".into(),
             task: Task::Speak,
             messages: vec![Message { role: Role::User, parts: vec![Part::Text(text.into())] }],

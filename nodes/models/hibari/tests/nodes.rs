@@ -46,6 +46,7 @@ fn nodes() -> &'static Mutex<Nodes> {
 fn row(id: u64, port: &str, input: In, seed: u64) -> Row {
     let request = Request {
         id: "r".into(),
+        tenant: Default::default(),
         model: "hibari".into(),
         task: Task::Speak,
         messages: Vec::new(),
@@ -57,6 +58,7 @@ fn row(id: u64, port: &str, input: In, seed: u64) -> Row {
     };
     Row {
         work: WorkId(0),
+        op: "test".into(),
         key: RequestKey { id, attempt: 0 },
         inputs: [(port.into(), input)].into_iter().collect(),
         params: Arc::new(StepParams { request: Arc::new(request), label: 0 }),

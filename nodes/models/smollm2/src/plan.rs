@@ -56,6 +56,7 @@ mod tests {
         let turn = |role, text: &str| Message { role, parts: vec![Part::Text(text.into())] };
         Request {
             id: "test".into(),
+            tenant: Default::default(),
             model: "smollm2".into(),
             task: Task::Chat,
             messages: vec![turn(Role::System, "Be brief."), turn(Role::User, "Hi")],

@@ -35,6 +35,7 @@ fn llm(max_output_tokens: u32) -> Box<dyn Decoder> {
 fn row(inputs: Vec<(&str, Value)>, max_tokens: Option<u32>) -> Row {
     let request = Request {
         id: "test".into(),
+        tenant: Default::default(),
         model: "smollm2".into(),
         task: Task::Chat,
         messages: vec![],
@@ -46,6 +47,7 @@ fn row(inputs: Vec<(&str, Value)>, max_tokens: Option<u32>) -> Row {
     };
     Row {
         work: WorkId(0),
+        op: "test".into(),
         key: RequestKey { id: 0, attempt: 0 },
         inputs: inputs.into_iter().map(|(port, value)| (port.into(), In::One(value))).collect(),
         params: Arc::new(StepParams { request: Arc::new(request), label: 0 }),

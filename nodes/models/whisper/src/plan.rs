@@ -65,6 +65,7 @@ mod tests {
             |bytes: &'static [u8]| Media { modality: Modality::Audio, bytes: bytes.into(), field: "file".into() };
         Request {
             id: "test".into(),
+            tenant: Default::default(),
             model: "whisper".into(),
             task: Task::Transcribe,
             messages: vec![],

@@ -78,6 +78,7 @@ impl Stage {
         let media = Media { modality: Modality::Audio, bytes: upload.into(), field: "file".into() };
         let request = Arc::new(Request {
             id: "test".into(),
+            tenant: Default::default(),
             model: "whisper".into(),
             task: Task::Transcribe,
             messages: vec![],
@@ -123,6 +124,7 @@ impl Stage {
         let row = Row {
             work: WorkId(0),
             key: RequestKey { id: 0, attempt: 0 },
+            op: op.clone(),
             inputs: inputs.collect(),
             params: Arc::clone(params),
             draw: 0,
@@ -169,6 +171,7 @@ impl Stage {
 fn request_of_nothing() -> Request {
     Request {
         id: "test".into(),
+        tenant: Default::default(),
         model: "whisper".into(),
         task: Task::Transcribe,
         messages: vec![],

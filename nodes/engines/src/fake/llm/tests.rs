@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::fake::PANIC_WORD;
 use crate::isolate::guard;
-use crate::testing::{Generation, Rank, run_together, text_row};
+use crate::testing::{Generation, Rank, held, run_together, text_row};
 
 const PROMPTS: [&str; 4] =
     ["one two three", "tell me of rivers", "a", "so many words that a chunk is not enough for them"];
@@ -68,17 +68,16 @@ fn pages_are_reserved_at_the_beginning_and_freed_at_retire() {
     let (rank, mut model) = (Rank::new(), model(5, 9));
     // 1 prompt token and up to 24 more: two pages of 16 each.
     let rows: Vec<Row> = (0..3).map(|id| text_row(id, "prompt", "hello")).collect();
-    assert!(matches!(model.room(&"prefill".into(), &rows[0]), Room::Ready));
     let progress = rank.run(&mut model, "prefill", rows);
     assert!(matches!(progress[..], [RowProgress::Done(..), RowProgress::Done(..), RowProgress::Waiting(_)]));
-    assert_eq!(model.usage(), EngineUsage { kv_pages_used: 4, kv_pages: 5, sequences: 2 });
-    assert!(matches!(model.room(&"prefill".into(), &text_row(9, "prompt", "hello")), Room::Later));
+    assert_eq!(held(&model), (4, 5, 2));
     let long = "w ".repeat(100);
-    assert!(matches!(model.room(&"prefill".into(), &text_row(9, "prompt", &long)), Room::Never(_)));
+    let progress = rank.run(&mut model, "prefill", vec![text_row(9, "prompt", &long)]);
+    assert!(matches!(progress[..], [RowProgress::Done(_, Err(RowError::TooLarge(_)))]));
     for id in 0..3 {
         model.retire(RequestKey { id, attempt: 3 });
     }
-    assert_eq!(model.usage(), EngineUsage { kv_pages_used: 0, kv_pages: 5, sequences: 0 });
+    assert_eq!(held(&model), (0, 5, 0));
 }
 
 #[test]

@@ -35,6 +35,8 @@ pub(super) struct Probe {
     pub(super) hiccups: AtomicUsize,
     /// The most tokens of a pass.
     pub(super) largest: AtomicUsize,
+    /// The tokens of the last pass.
+    pub(super) latest: AtomicUsize,
 }
 
 /// The decoder. With `crosses`, each sequence attends across to its own prompt's embedding.
@@ -132,6 +134,7 @@ impl Decoder for Tiny {
     fn forward(&mut self, cx: &Cx, batch: &DecodeBatch<'_>, kv: &mut KvPages) -> Result<Tensor, KernelError> {
         assert!(!batch.tokens.contains(&POISON), "poison");
         self.probe.largest.fetch_max(batch.tokens.len(), Ordering::Relaxed);
+        self.probe.latest.store(batch.tokens.len(), Ordering::Relaxed);
         let rows = BatchRows::of(batch);
         let frequencies: Vec<f32> = (0..HEADS.width / 2).map(|i| 0.2f32.powi(i as i32)).collect();
         let angles = RopeAngles::new(&rows.positions, &frequencies);

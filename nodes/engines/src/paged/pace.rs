@@ -1,0 +1,217 @@
+//! How much of waiting prompts goes into a pass, so that those who are in the middle of their replies hardly notice:
+//! a pass with a piece of a prompt takes at most [`STRETCH`] times what it takes without. Learnt from the times of the
+//! passes themselves. Rows do not depend on how prompts are cut, so the clock may decide it. Pure.
+
+use std::time::Duration;
+
+/// What a pass appends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Load {
+    /// Rows that append one token.
+    pub(super) steps: usize,
+    /// Tokens of prompts.
+    pub(super) prompt: usize,
+}
+
+/// What passes were seen to take.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    /// By their number: passes of so many steps and nothing else.
+    alone: Vec<Option<Seen>>,
+    /// Seconds that a token of a prompt adds to a pass.
+    token: Option<f64>,
+    /// Tokens of prompts in the last pass that had both.
+    last: usize,
+    /// Passes with something of a prompt so far.
+    mixed: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    seconds: f64,
+    /// What [`Pace::mixed`] was then.
+    at: u64,
+}
+
+/// By how much a piece of a prompt may lengthen a pass. A gap of twice the usual one is what nobody shall see; the rest
+/// is for what the way to the walker and back takes, and for what the estimate misses.
+const STRETCH: f64 = 1.7;
+/// Tokens of a prompt that always go along: a pass waits for the weights, and computes so few on the way.
+const LEAST: usize = 8;
+/// By how much the piece may grow from one pass to the next: what a token costs depends on how many there are.
+const GROWTH: f64 = 1.5;
+/// Passes with something of a prompt, after which one goes without, to see again what that takes.
+const STALE: u64 = 64;
+/// How much of the difference is believed when a pass was faster than thought.
+const FASTER: f64 = 0.2;
+/// Most by which a pass is believed to be slower than thought: more is somebody else's doing.
+const OUTLIER: f64 = 3.0;
+
+// --- impl Pace ---
+
+impl Pace {
+    /// Returns how many tokens of prompts may go into a pass with so many steps, when `away` others who are in the
+    /// middle of their replies may want the next one.
+    pub(super) fn prompt_tokens(&self, steps: usize, away: usize) -> usize {
+        if steps + away == 0 {
+            return usize::MAX;
+        }
+        let beside = if steps > 0 { steps } else { away };
+        let (base, token) = match (self.known(beside), self.token) {
+            // First it must be seen what a pass takes without.
+            (None, _) if steps > 0 => return 0,
+            (Some(base), Some(token)) => (base, token),
+            _ => return LEAST,
+        };
+        let spent = if steps > 0 { base } else { 0.0 };
+        let affordable = ((STRETCH * base - spent) / token) as usize;
+        let grown = (self.last as f64 * GROWTH).ceil() as usize;
+        affordable.min(grown).max(LEAST)
+    }
+
+    /// Takes note of how long a pass took.
+    pub(super) fn note(&mut self, load: Load, took: Duration) {
+        let seconds = took.as_secs_f64();
+        match load {
+            Load { steps: 0, prompt: 0 } => {}
+            Load { steps, prompt: 0 } => self.saw_steps(steps, seconds),
+            Load { steps: 0, prompt } => {
+                // It waited for the weights on account of its few tokens alone: that bounds what one costs.
+                let each = seconds / prompt as f64;
+                self.token = Some(self.token.map_or(each, |token| token.min(each)));
+                self.mixed += 1;
+            }
+            Load { steps, prompt } => {
+                if let Some(base) = self.known(steps) {
+                    let added = (seconds - base).clamp(base * 1e-3, base * OUTLIER);
+                    self.token = Some(believed(self.token, added / prompt as f64));
+                }
+                self.last = prompt;
+                self.mixed += 1;
+            }
+        }
+    }
+
+    fn saw_steps(&mut self, steps: usize, seconds: f64) {
+        if self.alone.len() <= steps {
+            self.alone.resize(steps + 1, None);
+        }
+        let before = self.alone[steps].map(|seen| seen.seconds);
+        let bounded = before.map_or(seconds, |before| seconds.min(before * OUTLIER));
+        // Slower passes are doubted: a base that is too high would let everybody wait.
+        let seconds = before.map_or(bounded, |before| before + FASTER * (bounded - before));
+        self.alone[steps] = Some(Seen { seconds, at: self.mixed });
+    }
+
+    /// Returns what a pass of so many steps alone takes: what it took lately, or one of nearly as many.
+    fn known(&self, steps: usize) -> Option<f64> {
+        let seen = self.alone.iter().enumerate().filter_map(|(n, seen)| Some((n, (*seen)?)));
+        let near = seen.filter(|(n, _)| n.abs_diff(steps) <= (steps / 4).max(1));
+        let fresh = near.filter(|(_, seen)| self.mixed - seen.at < STALE);
+        fresh.min_by_key(|(n, _)| n.abs_diff(steps)).map(|(_, seen)| seen.seconds)
+    }
+}
+
+/// Moves the cost of a token towards what was seen: at once when it is dearer than thought.
+fn believed(before: Option<f64>, seen: f64) -> f64 {
+    match before {
+        Some(before) if seen < before => before + FASTER * (seen - before),
+        _ => seen,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A machine: what a pass takes, in milliseconds.
+    type Machine = fn(usize, usize) -> f64;
+
+    /// Lets a prompt come to so many streams and returns the times of the passes before and after it came.
+    fn prompt_comes(machine: Machine, steps: usize, prompt: usize) -> (Vec<f64>, Vec<(usize, f64)>) {
+        let mut pace = Pace::default();
+        let pass = |prompt: usize, pace: &mut Pace| {
+            let took = machine(steps, prompt);
+            pace.note(Load { steps, prompt }, Duration::from_secs_f64(took / 1e3));
+            took
+        };
+        let before = (0..20).map(|_| pass(0, &mut pace)).collect();
+        let (mut left, mut after) = (prompt, Vec::new());
+        while left > 0 {
+            let piece = pace.prompt_tokens(steps, 0).min(left);
+            left -= piece;
+            after.push((piece, pass(piece, &mut pace)));
+            assert!(after.len() < 2 * prompt, "the prompt never ends");
+        }
+        (before, after)
+    }
+
+    #[test]
+    fn no_pass_with_a_prompt_takes_twice_as_long_as_one_without() {
+        // What a pass waits for: the weights; arithmetic; the weights up to some rows, then arithmetic; a detour that
+        // any prompt takes.
+        let machines: [(&str, Machine); 4] = [
+            ("memory", |_, prompt| 10.0 + prompt as f64 * 0.01),
+            ("arithmetic", |steps, prompt| 2.0 + (steps + prompt) as f64 * 0.25),
+            ("both", |steps, prompt| f64::max(10.0, (steps + prompt) as f64 * 0.3)),
+            ("detour", |_, prompt| 10.0 + if prompt > 0 { 2.0 + prompt as f64 * 0.05 } else { 0.0 }),
+        ];
+        for (name, machine) in machines {
+            for steps in [1, 4, 15] {
+                let (before, after) = prompt_comes(machine, steps, 4000);
+                let slowest = after.iter().map(|(_, took)| *took).fold(0.0, f64::max);
+                // Where even the least piece takes longer, nothing else is added.
+                let bound = machine(steps, LEAST).max(2.0 * before[0]);
+                assert!(slowest <= bound, "{name} {steps}: {slowest} ms after {} ms", before[0]);
+            }
+        }
+    }
+
+    #[test]
+    fn a_prompt_uses_the_time_that_it_may_take() {
+        let (before, after) = prompt_comes(|_, prompt| 10.0 + prompt as f64 * 0.05, 4, 4000);
+        let settled = &after[after.len() / 2..after.len() - 1];
+        let took: f64 = settled.iter().map(|(_, took)| took).sum();
+        let mean = took / settled.len() as f64;
+        assert!(mean > 1.5 * before[0] && mean < 1.8 * before[0], "{mean}");
+    }
+
+    #[test]
+    fn nobody_in_the_middle_of_a_reply_means_no_bound() {
+        let mut pace = Pace::default();
+        assert_eq!(pace.prompt_tokens(0, 0), usize::MAX);
+        assert_eq!(pace.prompt_tokens(0, 2), LEAST, "they may come any moment");
+        pace.note(Load { steps: 2, prompt: 0 }, Duration::from_millis(10));
+        pace.note(Load { steps: 0, prompt: 100 }, Duration::from_millis(50));
+        pace.note(Load { steps: 2, prompt: 40 }, Duration::from_millis(25));
+        assert!((20..=60).contains(&pace.prompt_tokens(0, 2)), "{}", pace.prompt_tokens(0, 2));
+    }
+
+    #[test]
+    fn what_a_pass_takes_without_a_prompt_is_looked_at_again() {
+        let (_, after) = prompt_comes(|_, prompt| 10.0 + prompt as f64, 4, 4000);
+        let pauses = after.iter().filter(|(piece, _)| *piece == 0).count();
+        let passes = after.len();
+        assert!(pauses >= passes / 80 && pauses <= passes / 60, "{pauses} of {passes}");
+    }
+
+    #[test]
+    fn steps_that_were_never_seen_alone_are_seen_alone_first() {
+        let mut pace = Pace::default();
+        pace.note(Load { steps: 1, prompt: 0 }, Duration::from_millis(10));
+        assert_eq!((pace.prompt_tokens(2, 0), pace.prompt_tokens(9, 0)), (LEAST, 0));
+    }
+
+    #[test]
+    fn one_slow_pass_does_not_stretch_the_others() {
+        let mut pace = Pace::default();
+        let ms = Duration::from_millis;
+        (0..20).for_each(|_| pace.note(Load { steps: 4, prompt: 0 }, ms(10)));
+        (0..20).for_each(|_| pace.note(Load { steps: 4, prompt: 70 }, ms(17)));
+        let usual = pace.prompt_tokens(4, 0);
+        pace.note(Load { steps: 4, prompt: 0 }, ms(500));
+        assert!(pace.prompt_tokens(4, 0) < usual * 3);
+        pace.note(Load { steps: 4, prompt: 70 }, ms(500));
+        assert!(pace.prompt_tokens(4, 0) < usual);
+    }
+}
