@@ -4,7 +4,7 @@
 //! [`cancel`] lets half of many clients go away at random moments and looks for what is left of them, [`flood`] sends
 //! more requests at once than may wait. Each takes a [`Setting`] (real weights, or the scripted model) and gives a
 //! [`Report`]: figures, and the invariants that did not hold. [`http_overhead`] measures what a request costs over HTTP
-//! when its model computes nothing.
+//! when its model computes nothing, [`scheduler`] how requests get along with each other on real weights.
 //!
 //! The crate refuses to know how any of it works inside: it boots what users boot, and asks as clients ask.
 //!
@@ -29,6 +29,7 @@ mod lots;
 mod machine;
 mod reply;
 mod report;
+mod scheduler;
 mod setting;
 
 pub use cancel::{CancelStory, cancel};
@@ -38,4 +39,5 @@ pub use error::StoryError;
 pub use flood::{FloodStory, flood};
 pub use http_overhead::{HttpOverhead, http_overhead};
 pub use report::Report;
+pub use scheduler::scheduler;
 pub use setting::Setting;

@@ -14,11 +14,10 @@ use mstar_actors::{
 };
 use mstar_contract::{
     ClientEvent, Engine, EngineUsage, ExecuteCx, Gauge, Invalid, Model, ModelCard, NextWalk, OpDecl, Plan, Recovery,
-    Request, RequestKey, Room, Row, RowOutput, RowProgress, Sampling, Task, TraceContext, Value,
+    Request, RequestKey, Row, RowOutput, RowProgress, Sampling, Task, TraceContext, Value,
 };
 use mstar_graph::{
-    Bound, ChunkPolicy, Graph, GraphBuilder, ModelId, OpName, Port, Stream, dynamic_loop, loop_over_stream, repeat,
-    step,
+    Bound, ChunkPolicy, Graph, GraphBuilder, ModelId, Port, Stream, dynamic_loop, loop_over_stream, repeat, step,
 };
 use mstar_kernels::Cx;
 use mstar_supervisor::{SupervisorRef, SupervisorSpec};
@@ -64,18 +63,14 @@ struct Bench {
 // --- impl Idle ---
 
 impl Engine for Idle {
-    fn room(&self, _: &OpName, _: &Row) -> Room {
-        Room::Ready
-    }
-
-    fn execute(&mut self, op: &OpName, rows: Vec<Row>, _: &ExecuteCx<'_>) -> Vec<RowProgress> {
-        if op.as_str() == "decode" {
+    fn execute(&mut self, rows: Vec<Row>, _: &ExecuteCx<'_>) -> Vec<RowProgress> {
+        if rows.first().is_some_and(|row| row.op.as_str() == "decode") {
             let mut beats = self.beats.lock().unwrap_or_else(PoisonError::into_inner);
             beats.push((Instant::now(), rows.len()));
         }
         let answer = |row: Row| {
             let mut output = RowOutput::default();
-            match op.as_str() {
+            match row.op.as_str() {
                 "decode" => output.outputs.push(self.token.clone()),
                 "emit" => output.outputs.extend(std::iter::repeat_n(&self.item, ITEMS).cloned()),
                 _ => {}
@@ -226,6 +221,12 @@ impl Bench {
         Ok(quantile(&times, 0.5))
     }
 
+    /// Returns how many rows the batches had, on average.
+    fn mean_rows(&self) -> f64 {
+        let beats = self.beats.lock().unwrap_or_else(PoisonError::into_inner);
+        beats.iter().map(|(_, rows)| *rows as f64).sum::<f64>() / beats.len().max(1) as f64
+    }
+
     /// Returns the times between batches of so many rows, sorted, in microseconds, and the share of such batches.
     fn intervals(&self, rows: usize) -> (Vec<f64>, f64) {
         let beats = self.beats.lock().unwrap_or_else(PoisonError::into_inner);
@@ -254,6 +255,7 @@ async fn rank(routes: &Arc<Routes>, node: NodeIx, beats: &Beats) -> Result<Devic
 fn request(id: &str, steps: u32) -> Request {
     Request {
         id: id.into(),
+        tenant: Default::default(),
         model: "idle".into(),
         task: Task::Generate,
         messages: Vec::new(),
@@ -283,6 +285,7 @@ async fn measure() -> Result<serde_json::Value> {
             "p50_us": quantile(&times, 0.5),
             "p99_us": quantile(&times, 0.99),
             "whole_batches": share,
+            "mean_rows": bench.mean_rows(),
         });
         steps.insert(format!("batch_{rows}"), step);
     }
