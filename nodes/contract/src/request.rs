@@ -171,6 +171,21 @@ impl Role {
 }
 
 impl Request {
+    /// Returns a request that brings nothing, wants nothing and leaves every choice to its model.
+    pub fn new(id: impl Into<RequestId>, model: impl Into<ModelId>, task: Task) -> Self {
+        Self {
+            id: id.into(),
+            model: model.into(),
+            task,
+            messages: Vec::new(),
+            media: Vec::new(),
+            outputs: BTreeSet::new(),
+            sampling: Sampling::default(),
+            seed: 0,
+            options: BTreeMap::new(),
+        }
+    }
+
     /// Returns the text of all user and system turns' text parts of the last message, joined.
     pub fn last_text(&self) -> Option<String> {
         let parts = &self.messages.last()?.parts;

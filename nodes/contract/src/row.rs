@@ -122,6 +122,18 @@ pub enum RowError {
 }
 
 impl Row {
+    /// Returns a request's first row at a node, with these inputs.
+    pub fn new(request: Arc<Request>, inputs: impl IntoIterator<Item = (Port, In)>) -> Self {
+        Self {
+            work: WorkId(0),
+            key: RequestKey { id: 0, attempt: 0 },
+            inputs: inputs.into_iter().collect(),
+            params: Arc::new(StepParams { request, label: 0 }),
+            draw: 0,
+            rebuild: None,
+        }
+    }
+
     /// Returns what arrived at a port.
     pub fn input(&self, port: &str) -> Option<&In> {
         self.inputs.iter().find(|(name, _)| name.as_str() == port).map(|(_, input)| input)
