@@ -10,7 +10,7 @@ pub use vocoder::VocoderNode;
 
 use std::collections::BTreeMap;
 
-use mstar_contract::{In, LoadError, RequestKey, Row, RowError, Value};
+use mstar_contract::{In, LoadError, RequestKey, Row, RowError, RowOutput, Value};
 
 use crate::HibariError;
 
@@ -23,15 +23,31 @@ struct PerRequest<S>(BTreeMap<(RequestKey, u8), S>);
 
 // --- impl PerRequest ---
 
-impl<S: Default> PerRequest<S> {
-    fn of(&mut self, row: &Row) -> &mut S {
-        self.0.entry((row.key, row.params.label)).or_default()
+impl<S: Clone + Default> PerRequest<S> {
+    /// Answers a batch, each row from what is kept for it. What rows change is kept once all of them are answered: should
+    /// one panic, the engine asks for the others again, and they find everything as it was.
+    fn run(
+        &mut self,
+        rows: &[Row],
+        mut answer: impl FnMut(&mut S, &Row) -> Result<RowOutput, RowError>,
+    ) -> Vec<Result<RowOutput, RowError>> {
+        let mut changed: BTreeMap<(RequestKey, u8), S> = BTreeMap::new();
+        let mut results = Vec::with_capacity(rows.len());
+        for row in rows {
+            let key = (row.key, row.params.label);
+            let mut state = changed.get(&key).or_else(|| self.0.get(&key)).cloned().unwrap_or_default();
+            results.push(answer(&mut state, row));
+            changed.insert(key, state);
+        }
+        self.0.extend(changed);
+        results
     }
 }
 
 impl<S> PerRequest<S> {
+    /// Forgets a request's attempt and all earlier ones.
     fn retire(&mut self, key: RequestKey) {
-        self.0.retain(|(held, _), _| *held != key);
+        self.0.retain(|(held, _), _| held.id != key.id || held.attempt > key.attempt);
     }
 
     fn held(&self) -> usize {
@@ -83,4 +99,47 @@ impl From<HibariError> for RowError {
 fn told(error: &dyn std::error::Error) -> String {
     std::iter::successors(error.source(), |cause| cause.source())
         .fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::Arc;
+
+    use mstar_contract::{Request, Task};
+
+    use super::*;
+
+    fn row(id: u64, attempt: u32) -> Row {
+        let request = Arc::new(Request::new("r", "hibari", Task::Speak));
+        Row { key: RequestKey { id, attempt }, ..Row::new(request, []) }
+    }
+
+    #[test]
+    fn a_row_that_panics_leaves_what_is_kept_for_the_others_as_it_was() {
+        let mut held: PerRequest<u32> = PerRequest::default();
+        let rows = [row(1, 0), row(2, 0)];
+        let count = |panics: bool| {
+            move |state: &mut u32, row: &Row| {
+                assert!(!panics || row.key.id != 2, "the second row panics");
+                *state += 1;
+                Ok(RowOutput::default())
+            }
+        };
+        assert!(catch_unwind(AssertUnwindSafe(|| held.run(&rows, count(true)))).is_err());
+        assert!(held.0.is_empty());
+        held.run(&rows[..1], count(false));
+        held.run(&rows, count(false));
+        assert_eq!(held.0.values().copied().collect::<Vec<_>>(), [2, 1]);
+    }
+
+    #[test]
+    fn an_attempt_is_forgotten_with_those_before_it() {
+        let mut held: PerRequest<u32> = PerRequest::default();
+        held.run(&[row(1, 0), row(1, 1), row(1, 2), row(2, 0)], |_, _| Ok(RowOutput::default()));
+        assert_eq!(held.held(), 4);
+        held.retire(RequestKey { id: 1, attempt: 1 });
+        let keys: Vec<(u64, u32)> = held.0.keys().map(|(key, _)| (key.id, key.attempt)).collect();
+        assert_eq!(keys, [(1, 2), (2, 0)]);
+    }
 }

@@ -50,26 +50,23 @@ impl Component for CutterNode {
 
 // --- impl Cut ---
 
-impl Cut {
-    fn row(&mut self, row: &Row) -> Result<RowOutput, RowError> {
-        let (pieces, _, last) = arrived(row, "text")?;
-        let cutter = self.cutters.of(row);
-        let mut sentences = Vec::new();
-        for piece in pieces {
-            sentences.extend(cutter.push(text_of(piece)?));
-        }
-        if last {
-            sentences.extend(cutter.finish());
-        }
-        let mut output = RowOutput::default();
-        sentences.into_iter().for_each(|sentence| output.push("sentence", Value::text(sentence)));
-        Ok(output)
+fn cut(cutter: &mut SentenceCutter, row: &Row) -> Result<RowOutput, RowError> {
+    let (pieces, _, last) = arrived(row, "text")?;
+    let mut sentences = Vec::new();
+    for piece in pieces {
+        sentences.extend(cutter.push(text_of(piece)?));
     }
+    if last {
+        sentences.extend(cutter.finish());
+    }
+    let mut output = RowOutput::default();
+    sentences.into_iter().for_each(|sentence| output.push("sentence", Value::text(sentence)));
+    Ok(output)
 }
 
 impl Compute for Cut {
     fn run(&mut self, _op: &OpName, rows: &[Row], _cx: &ComputeCx<'_>) -> Vec<Result<RowOutput, RowError>> {
-        rows.iter().map(|row| self.row(row)).collect()
+        self.cutters.run(rows, cut)
     }
 
     fn retire(&mut self, key: RequestKey) {

@@ -55,31 +55,30 @@ impl Component for VocoderNode {
 
 // --- impl Render ---
 
-impl Render {
-    fn row(&mut self, row: &Row, cx: &ComputeCx<'_>) -> Result<RowOutput, RowError> {
-        let (items, first, last) = arrived(row, "block")?;
-        let silent = last && first == 0 && items.is_empty();
-        // Where the client also reads, silence is an answer; where it only listens, it is none.
-        if silent && !row.request().outputs.contains(&Modality::Text) {
-            let field = if row.request().task == Task::Speak { "input" } else { "text" };
-            return Err(Invalid::new(field, "there is nothing in it that this voice can say").into());
-        }
-        let mut output = RowOutput::default();
-        for item in items {
-            let tensor = item.as_tensor().ok_or_else(|| RowError::Internal("a block is not a tensor".into()))?;
-            let block = Block::from_tensor(tensor)?;
-            let samples = self.vocoder.render(cx.cx, self.sounds.of(row), &block, Some(row.request().seed))?;
-            if !samples.is_empty() {
-                output.push("audio", cx.audio(Tensor::from_slice(&samples, [samples.len()])?, SAMPLE_RATE));
-            }
-        }
-        Ok(output)
+fn render(vocoder: &Vocoder, sound: &mut Sound, row: &Row, cx: &ComputeCx<'_>) -> Result<RowOutput, RowError> {
+    let (items, first, last) = arrived(row, "block")?;
+    let silent = last && first == 0 && items.is_empty();
+    // Where the client also reads, silence is an answer; where it only listens, it is none.
+    if silent && !row.request().outputs.contains(&Modality::Text) {
+        let field = if row.request().task == Task::Speak { "input" } else { "text" };
+        return Err(Invalid::new(field, "there is nothing in it that this voice can say").into());
     }
+    let mut output = RowOutput::default();
+    for item in items {
+        let tensor = item.as_tensor().ok_or_else(|| RowError::Internal("a block is not a tensor".into()))?;
+        let block = Block::from_tensor(tensor)?;
+        let samples = vocoder.render(cx.cx, sound, &block, Some(row.request().seed))?;
+        if !samples.is_empty() {
+            output.push("audio", cx.audio(Tensor::from_slice(&samples, [samples.len()])?, SAMPLE_RATE));
+        }
+    }
+    Ok(output)
 }
 
 impl Compute for Render {
     fn run(&mut self, _op: &OpName, rows: &[Row], cx: &ComputeCx<'_>) -> Vec<Result<RowOutput, RowError>> {
-        rows.iter().map(|row| self.row(row, cx)).collect()
+        let Self { vocoder, sounds } = self;
+        sounds.run(rows, |sound, row| render(vocoder, sound, row, cx))
     }
 
     fn retire(&mut self, key: RequestKey) {
