@@ -11,6 +11,9 @@ pub const BLOCK_FRAMES: usize = 40;
 /// Columns of a block: the decoder's input, then the pitch in Hz.
 pub const BLOCK_COLUMNS: usize = DECODER_IN + 1;
 
+/// The highest number of a sentence: beyond it, the float in a block's tensor would be another one.
+pub(crate) const MAX_SENTENCE: u32 = 1 << 24;
+
 /// The integers of a block, which lie in the first row of its tensor.
 const HEADER: usize = 5;
 

@@ -103,9 +103,7 @@ fn text_field(request: &Request) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::{BTreeMap, BTreeSet};
-
-    use mstar_contract::{Message, Model, Sampling};
+    use mstar_contract::{Message, Model};
     use mstar_graph::WalkName;
     use serde_json::json;
 
@@ -113,16 +111,10 @@ mod tests {
 
     fn request(text: &str, options: &[(&str, serde_json::Value)]) -> Request {
         Request {
-            id: "r".into(),
-            tenant: Default::default(),
-            model: "hibari".into(),
-            task: Task::Speak,
             messages: vec![Message { role: Role::User, parts: vec![Part::Text(text.into())] }],
-            media: Vec::new(),
-            outputs: BTreeSet::from([Modality::Audio]),
-            sampling: Sampling::default(),
-            seed: 1,
-            options: options.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect::<BTreeMap<_, _>>(),
+            outputs: [Modality::Audio].into(),
+            options: options.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect(),
+            ..Request::new("r", "hibari", Task::Speak)
         }
     }
 

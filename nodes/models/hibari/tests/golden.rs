@@ -184,7 +184,7 @@ proptest::proptest! {
     #[test]
     fn any_text_can_be_read(text in "\\PC{0,40}|[a-zA-Z0-9$€%.,:'/’&@\"() -]{0,60}") {
         let reading = bench().reader.read(&text);
-        proptest::prop_assert!(reading.ids.is_empty() || reading.ids.len() >= 3);
-        proptest::prop_assert!(reading.ids.iter().all(|id| *id < 178));
+        proptest::prop_assert!(reading.parts.iter().all(|ids| (3..=482).contains(&ids.len())));
+        proptest::prop_assert!(reading.parts.iter().flatten().all(|id| *id < 178));
     }
 }

@@ -2,15 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use mstar_contract::{
-    Component, Compute, ComputeCx, Gauge, In, ItemChunk, LoadCx, Loaded, Model, Precision, Request, RequestKey, Row,
-    RowError, Sampling, StepParams, Task, Value, WorkId,
+    Component, Compute, ComputeCx, Gauge, In, ItemChunk, LoadCx, Loaded, Precision, Request, RequestKey, Row, RowError,
+    Task, Value,
 };
-use mstar_graph::{Modality, OpPorts};
-use mstar_hibari::{AcousticNode, CutterNode, Hibari, VocoderNode, components};
+use mstar_graph::Modality;
+use mstar_hibari::{AcousticNode, CutterNode, VocoderNode};
 use mstar_kernels::Cx;
 use mstar_weights::{Cache, Silent, pull};
 
@@ -44,27 +43,9 @@ fn nodes() -> &'static Mutex<Nodes> {
 }
 
 fn row(id: u64, port: &str, input: In, seed: u64) -> Row {
-    let request = Request {
-        id: "r".into(),
-        tenant: Default::default(),
-        model: "hibari".into(),
-        task: Task::Speak,
-        messages: Vec::new(),
-        media: Vec::new(),
-        outputs: BTreeSet::from([Modality::Audio, Modality::Detail]),
-        sampling: Sampling::default(),
-        seed,
-        options: BTreeMap::new(),
-    };
-    Row {
-        work: WorkId(0),
-        op: "test".into(),
-        key: RequestKey { id, attempt: 0 },
-        inputs: [(port.into(), input)].into_iter().collect(),
-        params: Arc::new(StepParams { request: Arc::new(request), label: 0 }),
-        draw: 0,
-        rebuild: None,
-    }
+    let outputs = [Modality::Audio, Modality::Detail].into();
+    let request = Request { outputs, seed, ..Request::new("r", "hibari", Task::Speak) };
+    Row { key: RequestKey { id, attempt: 0 }, ..Row::new(Arc::new(request), [(port.into(), input)]) }
 }
 
 /// The items as `Fixed(1)` hands them over; `last` comes with an empty chunk.
@@ -116,17 +97,6 @@ fn a_text_without_a_sound_is_refused() {
 }
 
 #[test]
-fn ports_are_those_of_the_graph() {
-    let components = components();
-    let lookup = |id: &mstar_graph::ComponentId, op: &mstar_graph::OpName| {
-        let component = components.iter().find(|component| component.id() == *id)?;
-        let op = component.ops().into_iter().find(|declared| declared.name == *op)?;
-        Some(OpPorts { inputs: op.inputs, outputs: op.outputs, signals: Vec::new() })
-    };
-    Hibari::new().graph().check_ports(lookup).unwrap();
-}
-
-#[test]
 fn text_in_pieces_sounds_as_the_whole_text_and_nothing_stays_behind() {
     let mut nodes = nodes().lock().unwrap();
     let before = nodes.gauge.live();
@@ -144,6 +114,17 @@ fn text_in_pieces_sounds_as_the_whole_text_and_nothing_stays_behind() {
     }
     drop(unread);
     assert_eq!((nodes.cutter.held(), nodes.vocoder.held(), nodes.gauge.live()), (0, 0, before));
+}
+
+#[test]
+fn a_sentence_that_becomes_very_long_is_spoken_in_parts() {
+    let mut nodes = nodes().lock().unwrap();
+    // Each sign is five words: thousands of phonemes in a sentence of 120 characters.
+    let signs = "^ ".repeat(60);
+    let (samples, unread) = nodes.speak(vec![In::One(Value::text(&*signs))], 30);
+    assert!(samples.len() > 24_000 * 30 && unread.is_empty(), "{} samples, {unread:?}", samples.len());
+    nodes.cutter.retire(RequestKey { id: 30, attempt: 0 });
+    nodes.vocoder.retire(RequestKey { id: 30, attempt: 0 });
 }
 
 #[test]

@@ -11,6 +11,7 @@ use mstar_weights::WeightFile;
 use serde_json::json;
 
 use super::{PACKAGE, arrived, broken, text_of};
+use crate::block::MAX_SENTENCE;
 use crate::net::{Acoustic, Speller};
 use crate::text::{Guess, Reader};
 use crate::{HibariError, SpeechOptions, blocks};
@@ -25,6 +26,9 @@ struct Say {
     reader: Reader,
     acoustic: Acoustic,
 }
+
+/// The most parts of a sentence: each has a number of its own.
+const PARTS: u64 = 32;
 
 // --- impl AcousticNode ---
 
@@ -74,13 +78,12 @@ impl Say {
             if !reading.unread.is_empty() && row.request().outputs.contains(&Modality::Detail) {
                 output.push("unread", Value::json(json!({ "sentence": number, "unread": reading.unread })));
             }
-            if reading.ids.is_empty() {
-                continue;
-            }
-            let speech = self.acoustic.run(cx.cx, &reading.ids, speed)?;
-            let number = u32::try_from(number).map_err(|_| RowError::TooLarge("too many sentences".into()))?;
-            for block in blocks(cx.cx, &speech, number)? {
-                output.push("block", cx.value(block.to_tensor(cx.cx)?));
+            for (ids, part) in reading.parts.iter().zip(0..) {
+                let number = number_of(number, part).ok_or_else(|| RowError::TooLarge("too much to say".into()))?;
+                let speech = self.acoustic.run(cx.cx, ids, speed)?;
+                for block in blocks(cx.cx, &speech, number)? {
+                    output.push("block", cx.value(block.to_tensor(cx.cx)?));
+                }
             }
         }
         Ok(output)
@@ -91,4 +94,10 @@ impl Compute for Say {
     fn run(&mut self, _op: &OpName, rows: &[Row], cx: &ComputeCx<'_>) -> Vec<Result<RowOutput, RowError>> {
         rows.iter().map(|row| self.row(row, cx)).collect()
     }
+}
+
+/// Returns the number that a sentence's part has among the sentences that the vocoder hears.
+fn number_of(sentence: u64, part: u64) -> Option<u32> {
+    let number = sentence.checked_mul(PARTS).filter(|_| part < PARTS)? + part;
+    u32::try_from(number).ok().filter(|&number| number <= MAX_SENTENCE)
 }

@@ -22,8 +22,8 @@ pub trait Guess: Send + Sync {
 pub struct Reading {
     /// The phonemes, in the alphabet of [`vocabulary`].
     pub phonemes: String,
-    /// Their ids between two zeros; empty when there is nothing to say.
-    pub ids: Vec<u32>,
+    /// Their ids, each part between two zeros: one part, unless there are very many; none when there is nothing to say.
+    pub parts: Vec<Vec<u32>>,
     /// What of the sentence has no sound.
     pub unread: String,
 }
@@ -34,6 +34,10 @@ pub struct Reader {
     lexicon: G2P,
     guess: Arc<dyn Guess>,
 }
+
+/// The most phonemes that the network speaks in one go: twice as many as a long sentence has. Figures and signs can
+/// become many more, and the network's memory grows with them.
+const MAX_PHONEMES: usize = 480;
 
 struct GuessWord(Arc<dyn Guess>);
 
@@ -64,7 +68,8 @@ impl Reader {
             Err(_) => self.read_word_by_word(&spoken.text, &mut reading),
         }
         reading.phonemes = vocabulary::keep_known(reading.phonemes.trim(), &mut reading.unread);
-        reading.ids = vocabulary::ids(&reading.phonemes);
+        let parts = vocabulary::pieces(&reading.phonemes, MAX_PHONEMES).into_iter().map(vocabulary::ids);
+        reading.parts = parts.filter(|ids| !ids.is_empty()).collect();
         reading
     }
 

@@ -132,6 +132,18 @@ pub fn ids(phonemes: &str) -> Vec<u32> {
     [0].into_iter().chain(symbols).chain([0]).collect()
 }
 
+/// Returns phonemes in pieces of at most `most` characters, cut at the last blank that allows it, else where they stand.
+pub fn pieces(phonemes: &str, most: usize) -> Vec<&str> {
+    let (mut pieces, mut rest) = (Vec::new(), phonemes);
+    while let Some((end, _)) = rest.char_indices().nth(most.max(1)) {
+        let at = rest[..end].rfind(' ').filter(|&at| at > 0).unwrap_or(end);
+        pieces.push(&rest[..at]);
+        rest = rest[at..].trim_start_matches(' ');
+    }
+    pieces.extend((!rest.is_empty()).then_some(rest));
+    pieces
+}
+
 /// Returns the phonemes that the alphabet has, each white space as one blank; the others join `unread`.
 pub(super) fn keep_known(phonemes: &str, unread: &mut String) -> String {
     let mut known = String::with_capacity(phonemes.len());
@@ -156,6 +168,15 @@ mod tests {
     fn a_sentence_lies_between_zeros() {
         assert_eq!(ids("həlˈO."), [0, 50, 83, 54, 156, 31, 4, 0]);
         assert!(ids("…").is_empty());
+    }
+
+    #[test]
+    fn long_phonemes_are_cut_at_blanks_and_nothing_is_lost() {
+        assert_eq!(pieces("ab cd ef", 5), ["ab cd", "ef"]);
+        assert_eq!(pieces("ab cd ef", 4), ["ab", "cd", "ef"]);
+        assert_eq!(pieces("ˈəˈəˈə", 4), ["ˈəˈə", "ˈə"]);
+        assert_eq!(pieces("ab", 5), ["ab"]);
+        assert!(pieces("", 5).is_empty());
     }
 
     #[test]
