@@ -34,8 +34,8 @@ pub(crate) struct Window {
     pub(crate) total: usize,
     /// Whether it is decoded with times.
     pub(crate) timestamps: bool,
-    /// Whether nothing at all is heard in it.
-    pub(crate) silent: bool,
+    /// Where its loud part begins, in frames from its start.
+    pub(crate) onset: usize,
     /// What earlier windows left.
     pub(crate) heard: Heard,
 }
@@ -57,7 +57,7 @@ impl Window {
     fn to_json(&self) -> Value {
         json!({
             "seek": self.seek, "frames": self.frames, "total": self.total, "timestamps": self.timestamps,
-            "silent": self.silent, "heard": self.heard.to_json(),
+            "onset": self.onset, "heard": self.heard.to_json(),
         })
     }
 
@@ -67,7 +67,7 @@ impl Window {
             frames: size(&value["frames"])?,
             total: size(&value["total"])?,
             timestamps: value["timestamps"].as_bool()?,
-            silent: value["silent"].as_bool()?,
+            onset: size(&value["onset"])?,
             heard: Heard::from_json(&value["heard"])?,
         })
     }
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn a_window_reads_back_what_it_shows() {
         let heard = Heard { seek: 7, language: Some("de".into()), text: "Ach so.".into() };
-        let window = Window { seek: 7, frames: 5, total: 12, timestamps: true, silent: false, heard };
+        let window = Window { seek: 7, frames: 5, total: 12, timestamps: true, onset: 3, heard };
         assert_eq!(Window::from_json(&window.to_json()), Some(window));
         assert_eq!(Window::from_json(&Value::Null), None);
     }

@@ -3,10 +3,24 @@
 //! After `transcribe.py` of OpenAI's whisper: two timestamps in a row end a segment, and what follows the last such
 //! pair is heard again by the next window; a window without them is one segment.
 
+use mstar_kernels::ops::MEL_HOP;
+
 /// Frames of log-mel per step of a timestamp.
 const FRAMES_PER_STEP: usize = 2;
 /// Frames per second.
 pub(crate) const FRAMES_PER_SECOND: usize = 100;
+
+/// Rounds of the same tokens that nobody says by intention.
+const LEAST_ROUNDS: usize = 5;
+
+/// Frames over which loudness is measured.
+const BLOCK_FRAMES: usize = 10;
+/// The share of the loudest block's power that is near it: 20 dB below.
+const NEAR_LOUDEST: f32 = 0.01;
+/// Frames left in front of the loud part: a word may begin softly.
+const LEAD_FRAMES: usize = 30;
+/// A silence of fewer frames hides nothing.
+const LONG_SILENCE: usize = FRAMES_PER_SECOND;
 
 /// A part of a window: some of its tokens and when they are said.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +73,35 @@ pub(crate) fn cut(tokens: &[u32], first_time: u32, frames: usize) -> Cut {
     Cut { segments, advance: advance.max(1) }
 }
 
+/// Leaves one round of what tokens repeat at their end, if they repeat it often enough to be stuck in it.
+pub(crate) fn without_loop(tokens: &mut Vec<u32>) {
+    for period in 1..=tokens.len() / LEAST_ROUNDS {
+        let repeated = |&i: &usize| tokens[i] == tokens[i + period];
+        let run = (0..tokens.len() - period).rev().take_while(repeated).count();
+        if run + period >= LEAST_ROUNDS * period {
+            tokens.truncate(tokens.len() - run);
+            return;
+        }
+    }
+}
+
+/// Returns the frame at which the loud part of some samples begins: where they first come near their loudest.
+pub(crate) fn onset(samples: &[f32]) -> usize {
+    let power = |block: &[f32]| block.iter().map(|x| x * x).sum::<f32>();
+    let blocks: Vec<f32> = samples.chunks(BLOCK_FRAMES * MEL_HOP).map(power).collect();
+    let loudest = blocks.iter().copied().fold(0.0, f32::max);
+    BLOCK_FRAMES * blocks.iter().position(|&block| block >= NEAR_LOUDEST * loudest).unwrap_or(0)
+}
+
+/// Returns how many frames later the next window begins where nothing was said in this one: shortly before the loud
+/// part, if that is far from the start. A silence so long may have hidden what is said behind it.
+pub(crate) fn past_silence(onset: usize, advance: usize) -> usize {
+    match onset.saturating_sub(LEAD_FRAMES) {
+        near if near < LONG_SILENCE => advance,
+        far => far.min(advance),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -96,6 +139,37 @@ mod tests {
     #[test]
     fn a_window_that_would_not_move_moves_as_a_whole() {
         check(&[100, 100], &[segment(0, 0, &[])], 1000);
+    }
+
+    #[test]
+    fn what_goes_round_in_circles_is_said_once() {
+        let check = |tokens: &[u32], expected: &[u32]| {
+            let mut tokens = tokens.to_vec();
+            without_loop(&mut tokens);
+            assert_eq!(tokens, expected);
+        };
+        check(&[], &[]);
+        check(&[1, 2, 7, 7, 7, 7], &[1, 2, 7, 7, 7, 7]);
+        check(&[1, 2, 7, 7, 7, 7, 7], &[1, 2, 7]);
+        check(&[[1, 2].as_slice(), &[5, 6, 7].repeat(6), &[5, 6]].concat(), &[1, 2, 5, 6, 7]);
+        check(&[[1, 2].as_slice(), &[5, 6, 7].repeat(4)].concat(), &[[1, 2].as_slice(), &[5, 6, 7].repeat(4)].concat());
+    }
+
+    #[test]
+    fn the_loud_part_begins_where_samples_come_near_their_loudest() {
+        let samples = |parts: &[(usize, f32)]| -> Vec<f32> {
+            parts.iter().flat_map(|&(frames, level)| std::iter::repeat_n(level, frames * MEL_HOP)).collect()
+        };
+        assert_eq!(onset(&samples(&[(500, 0.01), (200, 0.5), (300, 0.01)])), 500);
+        assert_eq!(onset(&samples(&[(500, 0.1), (200, 0.5)])), 0);
+        assert_eq!((onset(&[]), onset(&[0.0; 5000])), (0, 0));
+    }
+
+    #[test]
+    fn a_silent_window_is_left_shortly_before_its_loud_part_if_that_is_far() {
+        assert_eq!(past_silence(2_500, 3_000), 2_470);
+        assert_eq!(past_silence(120, 3_000), 3_000);
+        assert_eq!(past_silence(0, 3_000), 3_000);
     }
 
     proptest! {

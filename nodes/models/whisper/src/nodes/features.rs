@@ -10,13 +10,14 @@ use mstar_weights::WeightFile;
 
 use super::{Heard, PACKAGE, Window, broken};
 use crate::options::Options;
+use crate::windows::onset;
 use crate::{Config, mel};
 
 /// The component `whisper.features`.
 pub struct Features;
 
-/// Its op `window`: `audio` from where the window before ended, which is `next` of `whisper.segments`, becomes `mel`;
-/// `window` says what the window is.
+/// Its op `window`: `audio` from where the window before ended, which is `next` of `whisper.segments`, becomes `mel`,
+/// unless nothing can be heard in it: then nobody needs to listen. `window` says what the window is.
 struct WindowOp {
     mel: LogMel,
     samples: usize,
@@ -73,13 +74,16 @@ impl WindowOp {
         let seek = heard.seek.min(total);
         let frames = (total - seek).min(self.samples / MEL_HOP);
         let part = &audio[seek * MEL_HOP..audio.len().min(seek * MEL_HOP + self.samples)];
-        let mut samples = part.to_vec();
-        samples.resize(self.samples, 0.0);
         let timestamps = Options::of(row.request())?.timestamps || total * MEL_HOP > self.samples;
-        let silent = part.iter().all(|x| x.abs() <= INAUDIBLE);
-        let window = Window { seek, frames, total, timestamps, silent, heard };
+        let audible = part.iter().any(|x| x.abs() > INAUDIBLE);
+        let onset = if audible { onset(part) } else { 0 };
+        let window = Window { seek, frames, total, timestamps, onset, heard };
         let mut output = RowOutput::default();
-        output.push("mel", cx.value(self.mel.run(cx.cx, &samples)?));
+        if audible {
+            let mut samples = part.to_vec();
+            samples.resize(self.samples, 0.0);
+            output.push("mel", cx.value(self.mel.run(cx.cx, &samples)?));
+        }
         output.push("window", Value::json(window.to_json()));
         Ok(output)
     }

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::{Heard, PACKAGE, Window, broken, tokenizer};
 use crate::options::Options;
-use crate::windows::{Cut, FRAMES_PER_SECOND, cut};
+use crate::windows::{Cut, FRAMES_PER_SECOND, cut, past_silence, without_loop};
 use crate::{Config, Specials};
 
 /// The loop that the op ends when the audio does.
@@ -74,14 +74,17 @@ impl Segment {
         let found = tokens.first().and_then(|&token| self.specials.language_of(token));
         let options = Options::of(row.request())?;
         let language = window.heard.language.clone().or(found.map(str::to_owned)).or(options.language);
-        let said: Vec<u32> = if window.silent {
-            Vec::new()
-        } else {
-            let first_time = self.specials.first_timestamp();
-            tokens.into_iter().filter(|&token| token < self.specials.end || token >= first_time).collect()
-        };
-        let cut = cut(&said, self.specials.first_timestamp(), window.frames);
+        let first_time = self.specials.first_timestamp();
+        if !tokens.contains(&self.specials.end) {
+            // Nobody says that much in a window: where it never came to an end, it went round in circles.
+            without_loop(&mut tokens);
+        }
+        tokens.retain(|&token| token < self.specials.end || token >= first_time);
+        let mut cut = cut(&tokens, first_time, window.frames);
         let mut text: String = cut.segments.iter().map(|segment| self.tokenizer.decode(&segment.tokens)).collect();
+        if text.trim().is_empty() {
+            cut.advance = past_silence(window.onset, cut.advance);
+        }
         if window.heard.text.is_empty() {
             text = text.trim_start().to_owned();
         }
