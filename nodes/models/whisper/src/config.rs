@@ -8,6 +8,8 @@ use serde_json::Value;
 
 /// Width of a head in all published checkpoints; a `config.json` may say otherwise.
 const HEAD_WIDTH: usize = 64;
+/// The least decoder positions that a transcript can be written in.
+const LEAST_CONTEXT: usize = 16;
 /// Vocabularies of this size and above know several languages.
 const MULTILINGUAL: usize = 51_865;
 
@@ -99,12 +101,20 @@ impl Config {
             context: shape("model.decoder.embed_positions.weight", 2)?[0],
             vocabulary: shape("model.decoder.embed_tokens.weight", 2)?[0],
         };
-        let divides = |heads: usize| heads > 0 && width.is_multiple_of(heads);
-        if divides(config.encoder_heads) && divides(config.decoder_heads) {
-            Ok(config)
-        } else {
-            Err(format!("the width {width} does not divide into the heads"))
+        config.check()?;
+        Ok(config)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let divides = |heads: usize| heads > 0 && self.width.is_multiple_of(heads);
+        let sizes = [self.width, self.mels, self.encoder_layers, self.decoder_layers, self.positions, self.vocabulary];
+        if sizes.contains(&0) || self.context < LEAST_CONTEXT {
+            return Err(format!("{self:?} makes no network"));
         }
+        if !divides(self.encoder_heads) || !divides(self.decoder_heads) {
+            return Err(format!("the width {} does not divide into the heads", self.width));
+        }
+        Ok(())
     }
 
     /// Returns the samples of a window: two frames per position, 160 samples per frame.
@@ -125,6 +135,9 @@ impl Specials {
         let end = named("<|endoftext|>").or_else(|| set("eos_token_id")).ok_or("no end token is named")?;
         let start = named("<|startoftranscript|>").or_else(|| set("decoder_start_token_id"));
         let start = start.ok_or("no start token is named")?;
+        if let Some(token) = [end, start].iter().find(|&&token| token as usize >= config.vocabulary) {
+            return Err(format!("token {token} is beyond the vocabulary of {}", config.vocabulary));
+        }
         let no_timestamps = named("<|notimestamps|>").or_else(|| set("no_timestamps_token_id"));
         let no_speech = named("<|nospeech|>").or_else(|| named("<|nocaptions|>"));
         let multilingual = generation["is_multilingual"].as_bool().unwrap_or(config.vocabulary >= MULTILINGUAL);
@@ -138,7 +151,7 @@ impl Specials {
             transcribe: named("<|transcribe|>").or_else(|| id(&generation["task_to_id"]["transcribe"])),
             translate: named("<|translate|>").or_else(|| id(&generation["task_to_id"]["translate"])),
             previous: named("<|startofprev|>").or_else(|| set("prev_sot_token_id")),
-            no_speech: no_speech.or_else(|| no_timestamps.map(|id| id - 1)),
+            no_speech: no_speech.or_else(|| no_timestamps?.checked_sub(1)),
             no_timestamps,
             suppressed: first_list(&lists),
             suppressed_first: first_list(&firsts),
@@ -163,7 +176,7 @@ impl Specials {
 
     /// Returns the first of the timestamps, which are the last tokens; beyond all tokens when there are none.
     pub fn first_timestamp(&self) -> u32 {
-        self.no_timestamps.map_or(u32::MAX, |token| token + 1)
+        self.no_timestamps.map_or(u32::MAX, |token| token.saturating_add(1))
     }
 }
 
@@ -196,16 +209,15 @@ fn languages(generation: &Value, tokenizer: Option<&Tokenizer>, start: u32) -> V
         return map.iter().filter_map(|(name, value)| Some((code(name)?, id(value)?))).collect();
     }
     let name = |id: u32| tokenizer.and_then(|t| t.name(id)).and_then(|name| code(&name));
-    (start + 1..).map_while(|id| Some((name(id)?, id))).collect()
+    (start..=u32::MAX).skip(1).map_while(|id| Some((name(id)?, id))).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_checkpoint_without_any_settings_is_refused() {
-        let config = Config {
+    fn config() -> Config {
+        Config {
             width: 64,
             mels: 80,
             encoder_layers: 1,
@@ -217,9 +229,27 @@ mod tests {
             positions: 1500,
             context: 448,
             vocabulary: 51_864,
-        };
-        assert_eq!(config.window_samples(), 480_000);
-        assert!(Specials::read(Path::new("/nowhere"), &config, None).is_err());
+        }
+    }
+
+    #[test]
+    fn a_checkpoint_without_any_settings_is_refused() {
+        assert_eq!(config().window_samples(), 480_000);
+        assert!(Specials::read(Path::new("/nowhere"), &config(), None).is_err());
+    }
+
+    #[test]
+    fn sizes_that_make_no_network_are_refused() {
+        assert_eq!(config().check(), Ok(()));
+        for broken in [
+            Config { width: 0, ..config() },
+            Config { positions: 0, ..config() },
+            Config { context: 4, ..config() },
+            Config { decoder_heads: 3, ..config() },
+            Config { encoder_heads: 0, ..config() },
+        ] {
+            assert!(broken.check().is_err(), "{broken:?}");
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What a request may ask of a transcription.
 
-use mstar_contract::{Invalid, Request};
+use mstar_contract::{Invalid, Part, Request, Task};
 use mstar_graph::Modality;
 use serde_json::Value;
 
@@ -9,6 +9,17 @@ pub const OPTIONS: [&str; 5] = ["language", "prompt", "suppress", "task", "times
 
 /// The longest text before the audio, in bytes; a model reads the last 223 tokens of it.
 const MAX_PROMPT: usize = 16 << 10;
+
+/// Returns whether a request's sampling is that of the transcript: where a walk answers as well, it is the answer's.
+pub(crate) fn samples_transcript(request: &Request) -> bool {
+    let mut parts = request.messages.iter().flat_map(|message| &message.parts);
+    let asks = parts.any(|part| matches!(part, Part::Text(text) if !text.trim().is_empty()));
+    match request.task {
+        Task::Transcribe => true,
+        Task::Generate => !asks && !request.outputs.contains(&Modality::Audio),
+        Task::Chat | Task::Speak => false,
+    }
+}
 
 /// A request's options.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

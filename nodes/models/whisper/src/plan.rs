@@ -3,7 +3,7 @@
 use mstar_contract::{Invalid, NextWalk, Part, Plan, Request, Task, Value};
 use mstar_graph::Modality;
 
-use crate::options::{OPTIONS, Options};
+use crate::options::{OPTIONS, Options, samples_transcript};
 
 /// The plan of one request.
 pub(crate) struct TranscribePlan {
@@ -36,7 +36,7 @@ impl TranscribePlan {
         }
         request.refuse_unknown_options(&OPTIONS)?;
         Options::of(request)?;
-        let temperature = request.sampling.temperature.filter(|_| request.task == Task::Transcribe);
+        let temperature = request.sampling.temperature.filter(|_| samples_transcript(request));
         if temperature.is_some_and(|t| !(0.0..=1.0).contains(&t)) {
             return Err(Invalid::new("temperature", "must be from 0 to 1"));
         }
@@ -64,16 +64,10 @@ mod tests {
         let media =
             |bytes: &'static [u8]| Media { modality: Modality::Audio, bytes: bytes.into(), field: "file".into() };
         Request {
-            id: "test".into(),
-            tenant: Default::default(),
-            model: "whisper".into(),
-            task: Task::Transcribe,
-            messages: vec![],
             media: vec![media(b"RIFF")],
             outputs: [Modality::Text].into(),
-            sampling: mstar_contract::Sampling::default(),
-            seed: 0,
             options: [("language".to_owned(), "en".into())].into(),
+            ..Request::new("test", "whisper", Task::Transcribe)
         }
     }
 
@@ -98,6 +92,7 @@ mod tests {
         check("file", &|r| r.media[0].modality = Modality::Image);
         check("text", &|r| r.messages.push(text("What is said?")));
         check("temperature", &|r| r.sampling.temperature = Some(1.5));
+        check("temperature", &|r| (r.task, r.sampling.temperature) = (Task::Generate, Some(f32::NAN)));
         check("model_kwargs.speed", &|r| drop(r.options.insert("speed".into(), 2.into())));
         check("model_kwargs.language", &|r| drop(r.options.insert("language".into(), "english please".into())));
         check("model_kwargs.language", &|r| drop(r.options.insert("language".into(), 7.into())));

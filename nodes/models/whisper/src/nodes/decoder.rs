@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 use mstar_blocks::Tokenizer;
 use mstar_contract::{
     Component, CrossKv, DecodeBatch, Decoder, Invalid, KvGeometry, KvUse, LoadCx, LoadError, Loaded, OpDecl, Precision,
-    Prompt, Recovery, Row, RowError, Sampling, SequenceView, Task, WeightSource,
+    Prompt, Recovery, Row, RowError, Sampling, SequenceView, WeightSource,
 };
 use mstar_graph::{ComponentId, OpName};
 use mstar_kernels::{Cx, KernelError, KvPages, Tensor};
 use mstar_weights::WeightFile;
 
 use super::{PACKAGE, Window, broken, tokenizer};
-use crate::options::Options;
+use crate::options::{Options, samples_transcript};
 use crate::rules::{RuleOptions, log_sum};
 use crate::{Config, DecoderNetwork, Specials};
 
@@ -114,7 +114,7 @@ impl WhisperDecoder {
         let tokens = self.tokenizer.encode(&text);
         let tokens = tokens.map_err(|error| Invalid::new("model_kwargs.prompt", error.to_string()))?;
         let words: Vec<u32> = tokens.into_iter().filter(|&token| token < self.specials.end).collect();
-        let first = words.len().saturating_sub(self.config.context / 2 - 1);
+        let first = words.len().saturating_sub((self.config.context / 2).saturating_sub(1));
         Ok(std::iter::once(previous).chain(words[first..].iter().copied()).collect())
     }
 
@@ -168,7 +168,7 @@ impl Decoder for WhisperDecoder {
         let tokens = self.opening(&window, &options)?;
         let context = row.value("context")?.as_tensor().cloned();
         let context = context.ok_or_else(|| RowError::Internal("input context is no tensor".into()))?;
-        let room = (self.config.context / 2).min(self.config.context - tokens.len());
+        let room = (self.config.context / 2).min(self.config.context.saturating_sub(tokens.len()));
         Ok(Prompt { tokens, context: Some(context), max_new: u32::try_from(room).ok() })
     }
 
@@ -199,12 +199,10 @@ impl Decoder for WhisperDecoder {
         Sampling { temperature: Some(0.0), ..Sampling::default() }
     }
 
-    /// Only a request for a transcript speaks of its temperature; in composites sampling is another node's.
+    /// Of a request's sampling only the temperature is a transcript's, and only where nothing else is asked for.
     fn sampling(&self, request: &mstar_contract::Request) -> Sampling {
-        match request.task {
-            Task::Transcribe => Sampling { max_tokens: None, ..request.sampling.clone() },
-            _ => Sampling::default(),
-        }
+        let temperature = request.sampling.temperature.filter(|_| samples_transcript(request));
+        Sampling { temperature, ..Sampling::default() }
     }
 
     fn ends(&self, token: u32) -> bool {

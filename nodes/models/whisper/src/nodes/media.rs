@@ -44,7 +44,8 @@ impl Component for MediaIn {
     }
 
     fn load(&self, cx: &LoadCx<'_>) -> Result<Loaded, LoadError> {
-        let limits = Limits { max_seconds: cx.audio_seconds, ..Limits::default() };
+        // What an upload may weigh is the server's to say: it has refused larger ones.
+        let limits = Limits { max_seconds: cx.audio_seconds, max_bytes: usize::MAX };
         Ok(Loaded::Stateless(Box::new(DecodeFile { limits })))
     }
 }
