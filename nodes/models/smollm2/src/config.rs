@@ -57,9 +57,13 @@ impl Config {
             context: size("llama.context_length")?,
             rope_base: number("llama.rope.freq_base").unwrap_or(10_000.0),
             eps: number("llama.attention.layer_norm_rms_epsilon")?,
-            eos: u32::try_from(size("tokenizer.ggml.eos_token_id")?).map_err(|e| e.to_string())?,
+            eos: match meta("tokenizer.ggml.eos_token_id")?.as_usize().filter(|&id| id < tokens.len()) {
+                Some(id) => id as u32,
+                None => return Err("setting tokenizer.ggml.eos_token_id is no token".to_owned()),
+            },
         };
         config.check()?;
+        config.refuse_others(file)?;
         Ok(config)
     }
 
@@ -69,6 +73,25 @@ impl Config {
         (0..pairs).map(|i| 1.0 / self.rope_base.powf(2.0 * i as f32 / self.head_dim as f32)).collect()
     }
 
+    /// Refuses what other Llamas have and this network has not: it would load, and answer wrongly.
+    fn refuse_others(&self, file: &WeightFile) -> Result<(), String> {
+        let text = |key: &str| file.meta(key).and_then(MetaValue::as_str);
+        let number = |key: &str| file.meta(key).and_then(MetaValue::as_usize);
+        let scaling = text("llama.rope.scaling.type").filter(|&kind| kind != "none");
+        let tensor = ["rope_freqs.weight", "blk.0.attn_q.bias", "blk.0.ffn_gate_inp.weight"]
+            .into_iter()
+            .find(|name| file.get(name).is_some());
+        let turned = number("llama.rope.dimension_count").filter(|&width| width != self.head_dim);
+        match (scaling, tensor, turned) {
+            (Some(kind), ..) => Err(format!("rotary frequencies scaled by {kind:?} are not supported")),
+            (_, Some(name), _) => Err(format!("tensor {name} is not supported")),
+            (.., Some(width)) => {
+                Err(format!("heads of {} of which {width} are turned are not supported", self.head_dim))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn check(&self) -> Result<(), String> {
         let whole = self.heads.is_multiple_of(self.kv_heads) && self.head_dim.is_multiple_of(2) && self.head_dim > 0;
         if whole {
@@ -76,5 +99,90 @@ impl Config {
         } else {
             Err(format!("{} heads over {} of width {} do not divide", self.heads, self.kv_heads, self.head_dim))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mstar_weights::Format;
+
+    use super::*;
+
+    /// A GGUF of settings alone, and of one tensor of one number if it is named.
+    fn file(settings: &[(&str, MetaValue)], tensor: Option<&str>) -> WeightFile {
+        let text = |out: &mut Vec<u8>, text: &str| {
+            out.extend((text.len() as u64).to_le_bytes());
+            out.extend(text.as_bytes());
+        };
+        let mut out = b"GGUF\x03\0\0\0".to_vec();
+        out.extend([tensor.iter().count() as u64, settings.len() as u64].iter().flat_map(|n| n.to_le_bytes()));
+        for (key, value) in settings {
+            text(&mut out, key);
+            match value {
+                MetaValue::Int(number) => out.extend([4u32.to_le_bytes(), (*number as u32).to_le_bytes()].concat()),
+                MetaValue::Float(number) => out.extend([6u32.to_le_bytes(), (*number as f32).to_le_bytes()].concat()),
+                MetaValue::Str(word) => {
+                    out.extend(8u32.to_le_bytes());
+                    text(&mut out, word);
+                }
+                MetaValue::Strs(words) => {
+                    out.extend([9u32.to_le_bytes(), 8u32.to_le_bytes()].concat());
+                    out.extend((words.len() as u64).to_le_bytes());
+                    words.iter().for_each(|word| text(&mut out, word));
+                }
+                other => panic!("{other:?} is not written here"),
+            }
+        }
+        if let Some(name) = tensor {
+            text(&mut out, name);
+            out.extend(1u32.to_le_bytes());
+            out.extend(1u64.to_le_bytes());
+            out.extend([0; 12]);
+            out.resize(out.len().next_multiple_of(32), 0);
+            out.extend([0; 4]);
+        }
+        WeightFile::from_bytes(Format::Gguf, out).unwrap()
+    }
+
+    fn settings() -> Vec<(&'static str, MetaValue)> {
+        let sizes = [
+            ("llama.block_count", 2),
+            ("llama.embedding_length", 16),
+            ("llama.feed_forward_length", 32),
+            ("llama.attention.head_count", 2),
+            ("llama.context_length", 64),
+            ("llama.rope.dimension_count", 8),
+            ("tokenizer.ggml.eos_token_id", 0),
+        ];
+        let mut settings: Vec<_> = sizes.map(|(key, size)| (key, MetaValue::Int(size))).into();
+        settings.push(("general.architecture", MetaValue::Str("llama".into())));
+        settings.push(("llama.attention.layer_norm_rms_epsilon", MetaValue::Float(1e-5)));
+        settings.push(("tokenizer.ggml.tokens", MetaValue::Strs(vec!["<|end|>".into(), "a".into()])));
+        settings
+    }
+
+    #[test]
+    fn sizes_are_read_and_the_first_token_may_end_the_output() {
+        let config = Config::read(&file(&settings(), None)).unwrap();
+        assert_eq!((config.layers, config.kv_heads, config.head_dim, config.eos), (2, 2, 8, 0));
+    }
+
+    #[test]
+    fn a_llama_that_would_answer_wrongly_is_refused() {
+        let check = |key: &'static str, value: MetaValue, expected: &str| {
+            let mut settings = settings();
+            settings.retain(|(known, _)| *known != key);
+            settings.push((key, value));
+            let said = Config::read(&file(&settings, None)).unwrap_err();
+            assert!(said.contains(expected), "{said}");
+        };
+        check("llama.rope.scaling.type", MetaValue::Str("linear".into()), "scaled by \"linear\"");
+        check("llama.rope.dimension_count", MetaValue::Int(4), "of which 4 are turned");
+        check("llama.attention.head_count", MetaValue::Int(0), "not a sensible size");
+        check("llama.attention.head_count_kv", MetaValue::Int(3), "do not divide");
+        check("tokenizer.ggml.eos_token_id", MetaValue::Int(2), "is no token");
+        check("general.architecture", MetaValue::Str("qwen2".into()), "not llama");
+        let said = Config::read(&file(&settings(), Some("rope_freqs.weight"))).unwrap_err();
+        assert!(said.contains("rope_freqs.weight"), "{said}");
     }
 }

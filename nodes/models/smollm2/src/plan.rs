@@ -55,16 +55,10 @@ mod tests {
     fn request() -> Request {
         let turn = |role, text: &str| Message { role, parts: vec![Part::Text(text.into())] };
         Request {
-            id: "test".into(),
-            tenant: Default::default(),
-            model: "smollm2".into(),
-            task: Task::Chat,
             messages: vec![turn(Role::System, "Be brief."), turn(Role::User, "Hi")],
-            media: vec![],
             outputs: [Modality::Text].into(),
             sampling: Sampling { max_tokens: Some(20), ..Sampling::default() },
-            seed: 0,
-            options: Default::default(),
+            ..Request::new("test", "smollm2", Task::Chat)
         }
     }
 

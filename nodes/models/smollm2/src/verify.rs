@@ -18,6 +18,8 @@ struct Sequence {
     tokens: Vec<u32>,
     /// How many of the tokens are the prompt's.
     prompt: usize,
+    /// How many were recorded after it.
+    steps: usize,
     pages: Vec<u32>,
     log_probabilities: Vec<f32>,
 }
@@ -55,14 +57,17 @@ fn encode(template: &ChatTemplate, tokenizer: &Tokenizer, messages: &serde_json:
 
 fn run(network: &Network, judge: &mut Judge<'_>, cx: &Cx) -> Result<(), Box<dyn std::error::Error>> {
     let mut sequences = Vec::new();
-    let (mut steps, mut pages) = (0, 0);
+    let mut pages = 0;
     while judge.has(&format!("p{}.input_ids", sequences.len())) {
         let i = sequences.len();
         let tokens = judge.input_ids(&format!("p{i}.input_ids"))?;
-        steps = judge.input_ids(&format!("p{i}.greedy"))?.len();
-        let count = (tokens.len() + steps).div_ceil(PAGE_TOKENS) as u32;
-        let prompt = tokens.len();
-        sequences.push(Sequence { tokens, prompt, pages: (pages..pages + count).collect(), log_probabilities: vec![] });
+        let (prompt, steps) = (tokens.len(), judge.input_ids(&format!("p{i}.greedy"))?.len());
+        if prompt == 0 || steps == 0 {
+            return Err(format!("p{i} records no prompt or no answer").into());
+        }
+        let count = (prompt + steps).div_ceil(PAGE_TOKENS) as u32;
+        let pages_of = (pages..pages + count).collect();
+        sequences.push(Sequence { tokens, prompt, steps, pages: pages_of, log_probabilities: vec![] });
         pages += count;
     }
     let config = network.config();
@@ -74,8 +79,12 @@ fn run(network: &Network, judge: &mut Judge<'_>, cx: &Cx) -> Result<(), Box<dyn 
         judge.check(&format!("p{i}.logits"), hidden.1.f32s()?, LOGITS)?;
         judge.check(&format!("p{i}.hidden"), &hidden.0, LOGITS)?;
     }
-    for _ in 1..steps {
-        decode(network, &mut sequences, &mut kv, cx)?;
+    loop {
+        let mut rest: Vec<&mut Sequence> = sequences.iter_mut().filter(|sequence| !sequence.ended()).collect();
+        if rest.is_empty() {
+            break;
+        }
+        decode(network, &mut rest, &mut kv, cx)?;
     }
     for (i, sequence) in sequences.iter().enumerate() {
         judge.check_ids(&format!("p{i}.greedy"), &sequence.tokens[sequence.prompt..])?;
@@ -104,10 +113,10 @@ fn prefill(
     Ok((hidden, logits))
 }
 
-/// Appends the last token of all sequences in one pass, and each one's likeliest next token.
+/// Appends the last token of some sequences in one pass, and each one's likeliest next token.
 fn decode(
     network: &Network,
-    sequences: &mut [Sequence],
+    sequences: &mut [&mut Sequence],
     kv: &mut KvPages,
     cx: &Cx,
 ) -> Result<(), Box<dyn std::error::Error>> {
@@ -133,6 +142,10 @@ fn decode(
 // --- impl Sequence ---
 
 impl Sequence {
+    fn ended(&self) -> bool {
+        self.tokens.len() >= self.prompt + self.steps
+    }
+
     fn take(&mut self, logits: &Tensor, cx: &Cx) -> Result<(), Box<dyn std::error::Error>> {
         let next = ops::argmax(cx, logits)?[0];
         self.log_probabilities.push(ops::log_softmax(cx, logits)?.f32s()?[next as usize]);
