@@ -53,6 +53,9 @@ fn voice() -> Result<Voice, GraphProblems> {
 
 #[cfg(test)]
 mod tests {
+    use mstar_contract::{Media, Message, Part, Request, Role, Sampling, Task};
+    use mstar_graph::Modality;
+
     use super::*;
 
     #[test]
@@ -63,5 +66,27 @@ mod tests {
         let homes = voice.model.graph().nodes().map(|(_, component)| zoo.home(component.as_str()).unwrap());
         let homes: std::collections::BTreeSet<String> = homes.map(|home| home.as_str().to_owned()).collect();
         assert_eq!(homes.into_iter().collect::<Vec<_>>(), ["hibari", "smollm2", "whisper"]);
+    }
+
+    #[test]
+    fn a_temperature_is_judged_by_whoever_samples() {
+        let zoo = Zoo::standard().unwrap();
+        let voice = zoo.entries().iter().find(|entry| entry.model.id() == "voice").unwrap();
+        let recording = Media { modality: Modality::Audio, bytes: (&b"RIFF"[..]).into(), field: "file".into() };
+        let complaint = |task, outputs: &[Modality]| {
+            let request = Request {
+                messages: vec![Message { role: Role::User, parts: vec![Part::Media(0)] }],
+                media: vec![recording.clone()],
+                outputs: outputs.iter().copied().collect(),
+                sampling: Sampling { temperature: Some(1.5), ..Sampling::default() },
+                ..Request::new("test", "voice", task)
+            };
+            voice.model.plan(&Arc::new(request)).err().map(|invalid| invalid.field)
+        };
+        // Whisper's goes up to 1, an answer's up to 2.
+        assert_eq!(complaint(Task::Transcribe, &[Modality::Text]).as_deref(), Some("temperature"));
+        assert_eq!(complaint(Task::Generate, &[Modality::Text]).as_deref(), Some("temperature"));
+        assert_eq!(complaint(Task::Generate, &[Modality::Text, Modality::Audio]), None);
+        assert_eq!(complaint(Task::Chat, &[Modality::Text]), None);
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use mstar_blocks::{MediaParts, conversation};
-use mstar_contract::{Invalid, Kept, Message, Model, NextWalk, Part, Plan, Request, Role, Task, Value};
+use mstar_contract::{Invalid, Kept, Message, Model, NextWalk, Part, Plan, Request, Role, Sampling, Task, Value};
 use mstar_graph::{Modality, PartitionName, WalkName};
 use serde_json::json;
 
@@ -86,6 +86,10 @@ impl VoicePlan {
         let (text, audio) = (has_text(request), !request.media.is_empty());
         let route = route(request.task, text, audio, &request.outputs);
         check(request, route, members)?;
+        if let (Some(media), true) = (request.media.first(), goes_on_after_recording(request)) {
+            // What is heard becomes the last turn: it would stand behind what was said after it.
+            return Err(Invalid::new(&media.field, "the recording must be in the last turn"));
+        }
         Self::along(request, route)
     }
 
@@ -152,6 +156,13 @@ fn has_text(request: &Request) -> bool {
     parts.any(|part| matches!(part, Part::Text(text) if !text.trim().is_empty()))
 }
 
+/// Returns whether there are turns after the one with the recording.
+fn goes_on_after_recording(request: &Request) -> bool {
+    let holds = |message: &Message| message.parts.iter().any(|part| matches!(part, Part::Media(_)));
+    let at = request.messages.iter().position(holds);
+    at.is_some_and(|at| request.messages[at + 1..].iter().any(|message| !message.parts.is_empty()))
+}
+
 fn upload(request: &Request) -> Result<Value, Invalid> {
     match request.media.first() {
         Some(media) => Ok(Value::Bytes(media.bytes.clone())),
@@ -178,12 +189,14 @@ fn check(request: &Arc<Request>, route: Route, members: &Members) -> Result<(), 
         return Err(Invalid::new(&request.media[0].field, "speech is made from text; leave the recording out"));
     }
     if listens {
-        let share = Request {
-            messages: Vec::new(),
-            outputs: BTreeSet::from([Modality::Text]),
-            ..share(request, &members.listens)
-        };
-        members.listens.plan(&Arc::new(Request { task: Task::Generate, ..share }))?;
+        let mut share = share(request, &members.listens);
+        share.messages = Vec::new();
+        share.outputs = BTreeSet::from([Modality::Text]);
+        if route != Route::Transcribe {
+            // Who answers is asked for the sampling, not who listens.
+            (share.task, share.sampling) = (Task::Generate, Sampling::default());
+        }
+        members.listens.plan(&Arc::new(share))?;
     }
     if answers {
         let mut share = share(request, &members.answers);
@@ -258,15 +271,9 @@ mod tests {
     fn every_plan_goes_one_of_the_ways() {
         let recording = Media { modality: Audio, bytes: vec![0].into(), field: "files[0]".into() };
         let request = Request {
-            id: "r".into(),
-            model: "voice".into(),
-            task: Task::Generate,
             messages: vec![Message { role: Role::User, parts: vec![Part::Text("words".into())] }],
             media: vec![recording],
-            outputs: BTreeSet::new(),
-            sampling: Sampling::default(),
-            seed: 0,
-            options: BTreeMap::new(),
+            ..Request::new("r", "voice", Task::Generate)
         };
         let routes = [false, true].map(|listens| [Route::Chat { listens }, Route::Converse { listens }]);
         let routes = routes.into_iter().flatten().chain([Route::Speak, Route::Transcribe]);
@@ -277,5 +284,19 @@ mod tests {
         });
         let ways: BTreeSet<BTreeSet<WalkName>> = ways().into_iter().map(BTreeSet::from_iter).collect();
         assert_eq!(taken.collect::<BTreeSet<_>>(), ways);
+    }
+
+    #[test]
+    fn the_recording_is_in_the_last_turn_or_alone() {
+        let check = |turns: &[&[Part]], expected| {
+            let messages = turns.iter().map(|parts| Message { role: Role::User, parts: parts.to_vec() }).collect();
+            let request = Request { messages, ..Request::new("test", "voice", Task::Chat) };
+            assert_eq!(goes_on_after_recording(&request), expected, "{turns:?}");
+        };
+        let (said, recorded) = (Part::Text("Hi".into()), Part::Media(0));
+        check(&[&[said.clone()]], false);
+        check(&[&[said.clone()], &[said.clone(), recorded.clone()]], false);
+        check(&[&[recorded.clone()], &[]], false);
+        check(&[&[recorded], &[said]], true);
     }
 }
