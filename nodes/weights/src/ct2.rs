@@ -46,6 +46,9 @@ pub(crate) fn read(file: &Arc<Backing>) -> Result<Model, Flaw> {
 fn variable(file: &Arc<Backing>, scan: &mut Scan<'_>) -> Result<RawTensor, Flaw> {
     let name = string(scan)?;
     let rank = scan.u8()?;
+    if rank > 8 {
+        return malformed(format!("variable {name:?} has {rank} dimensions"));
+    }
     let shape = (0..rank).map(|_| Ok(scan.u32()? as usize)).collect::<Result<Vec<_>, Flaw>>()?;
     let dtype = match scan.u8()? {
         0 => DType::F32,

@@ -1,7 +1,7 @@
 //! GPT-2's spelling of bytes as printable characters.
 
 /// Returns the character that stands for a byte.
-#[cfg_attr(not(test), expect(dead_code, reason = "the inverse is what decoding needs; tests spell vocabularies"))]
+#[cfg(test)]
 pub(super) fn character(byte: u8) -> char {
     if printable(byte) {
         return char::from(byte);
