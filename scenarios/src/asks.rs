@@ -1,6 +1,5 @@
 //! The requests of a story: mixed, short, each one its own, the same for the same seed.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -148,16 +147,13 @@ impl Asks {
             ..Sampling::default()
         };
         Request {
-            id: id.into(),
-            tenant: Default::default(),
-            model: ask.model.into(),
-            task: ask.task,
             messages: vec![Message { role: Role::User, parts }],
             media,
-            outputs: ask.outputs.iter().copied().collect::<BTreeSet<_>>(),
+            outputs: ask.outputs.iter().copied().collect(),
             sampling,
             seed: Lots::new(self.seed, "requests").at(n as u64),
-            options: ask.walk.map(|walk| ("walk".to_owned(), walk.into())).into_iter().collect::<BTreeMap<_, _>>(),
+            options: ask.walk.map(|walk| ("walk".to_owned(), walk.into())).into_iter().collect(),
+            ..Request::new(id, ask.model, ask.task)
         }
     }
 }

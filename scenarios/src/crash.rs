@@ -92,6 +92,8 @@ pub async fn crash(setting: &Setting, story: CrashStory) -> Result<Report, Story
     report.must(empty * 10 <= story.requests, || format!("{empty} undisturbed replies are empty"));
     report.must(outcome.lost == 0, || format!("{} requests were lost", outcome.lost));
     report.must(outcome.different == 0, || format!("{} replies differ", outcome.different));
+    let counted = outcome.miscounted == 0;
+    report.must(counted, || format!("{} replies count other tokens or end otherwise", outcome.miscounted));
     report.must(outcome.first.is_none(), || format!("the first: {}", outcome.first.unwrap_or_default()));
     report.must(panics == story.panics, || format!("only {panics} of {} strikes were met", story.panics));
     report.must(restarts == u64::from(panics), || format!("{panics} panics led to {restarts} restarts"));

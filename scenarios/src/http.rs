@@ -1,6 +1,7 @@
 //! A client of one connection, kept alive, that adds as little time of its own as it can.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use bytes::{Buf as _, BytesMut};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -23,6 +24,8 @@ pub(crate) struct Head {
     headers: Vec<(String, String)>,
 }
 
+/// How long a whole answer may take.
+const WITHIN: Duration = Duration::from_secs(600);
 const READ: &str = "the server's answer broke off";
 const SEND: &str = "the server takes no request";
 
@@ -71,7 +74,9 @@ impl Connection {
     /// Sends a request and collects its answer.
     pub(crate) async fn ask(&mut self, request: &[u8]) -> Result<(Head, Vec<u8>), StoryError> {
         let mut body = Vec::new();
-        let head = self.stream(request, |bytes| body.extend_from_slice(bytes)).await?;
+        let answer = self.stream(request, |bytes| body.extend_from_slice(bytes));
+        let late = |_| StoryError::Answer(format!("no answer within {WITHIN:?}"));
+        let head = tokio::time::timeout(WITHIN, answer).await.map_err(late)??;
         Ok((head, body))
     }
 

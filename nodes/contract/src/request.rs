@@ -181,6 +181,7 @@ impl Request {
             media: Vec::new(),
             outputs: BTreeSet::new(),
             sampling: Sampling::default(),
+            tenant: Default::default(),
             seed: 0,
             options: BTreeMap::new(),
         }

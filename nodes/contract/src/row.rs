@@ -126,6 +126,7 @@ impl Row {
     pub fn new(request: Arc<Request>, inputs: impl IntoIterator<Item = (Port, In)>) -> Self {
         Self {
             work: WorkId(0),
+            op: "test".into(),
             key: RequestKey { id: 0, attempt: 0 },
             inputs: inputs.into_iter().collect(),
             params: Arc::new(StepParams { request, label: 0 }),

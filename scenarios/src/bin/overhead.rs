@@ -253,18 +253,8 @@ async fn rank(routes: &Arc<Routes>, node: NodeIx, beats: &Beats) -> Result<Devic
 }
 
 fn request(id: &str, steps: u32) -> Request {
-    Request {
-        id: id.into(),
-        tenant: Default::default(),
-        model: "idle".into(),
-        task: Task::Generate,
-        messages: Vec::new(),
-        media: Vec::new(),
-        outputs: Default::default(),
-        sampling: Sampling { max_tokens: Some(steps), ..Sampling::default() },
-        seed: 0,
-        options: Default::default(),
-    }
+    let sampling = Sampling { max_tokens: Some(steps), ..Sampling::default() };
+    Request { sampling, ..Request::new(id, "idle", Task::Generate) }
 }
 
 /// Returns the value below which this share of sorted values lies.
