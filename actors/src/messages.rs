@@ -154,6 +154,7 @@ pub struct StepTiming {
 
 /// What a node is sent.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "most messages are steps, and each is in a mailbox of its own")]
 pub enum NodeMsg {
     /// From a walker: compute this. Bound: a request has as many steps in flight as its graph allows. Travels.
     Step(Step),

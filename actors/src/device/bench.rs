@@ -174,8 +174,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    use mstar_contract::{Gauge, LoadError, RequestKey};
-    use mstar_graph::OpName;
+    use mstar_contract::{Gauge, LoadError, RequestKey, Row, RowProgress};
     use mstar_kernels::Cx;
 
     use super::*;
@@ -193,10 +192,7 @@ mod tests {
     }
 
     impl Engine for Fragile {
-        fn room(&self, _: &OpName, _: &Row) -> Room {
-            Room::Ready
-        }
-        fn execute(&mut self, _: &OpName, _: Vec<Row>, _: &ExecuteCx<'_>) -> Vec<RowProgress> {
+        fn execute(&mut self, _: Vec<Row>, _: &ExecuteCx<'_>) -> Vec<RowProgress> {
             Vec::new()
         }
         fn retire(&mut self, _: RequestKey) {
@@ -230,8 +226,8 @@ mod tests {
 
     /// Runs an empty batch and returns why the engine is broken, if it is.
     fn broken(bench: &mut Bench) -> Option<String> {
-        let (op, rows) = ("run".into(), Vec::new());
-        let batch = Batch { node: NODE, incarnation: Incarnation(1), op, rows, max_tokens: 1, sent: Instant::now() };
+        let (rows, sent) = (Vec::new(), Instant::now());
+        let batch = Batch { node: NODE, incarnation: Incarnation(1), rows, sent, due: None };
         bench.carry_out(DeviceCommand::Execute(batch)).and_then(|(_, executed, _)| executed.broken)
     }
 

@@ -127,7 +127,7 @@ async fn a_node_that_dies_too_often_is_down_and_its_walks_are_unavailable() {
 
 /// Kills a node's actor in a deployment that restarts none, and waits until it is down. No virtual time goes by.
 async fn kill_for_good(world: &World, name: &str) {
-    let node = world.routes.find(name).unwrap();
+    let node = world.routes.find(name).expect("invariant: the story names its own nodes");
     let Route::Live(actor, _) = world.routes.route(node) else { panic!("{name} is not up") };
     actor.kill();
     while !world.routes.is_down(node) {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mstar_actors::{
-    Binding, BoundWalks, DeviceError, DeviceHandle, Faults, IngressArgs, IngressLimits, NoFaults, NodeArgs, NodeIx, Routes,
-    Served, ServedError, SupervisionBridge,
+    Binding, BoundWalks, DeviceError, DeviceHandle, Faults, IngressArgs, IngressLimits, NoFaults, NodeArgs, NodeIx,
+    Routes, Served, ServedError, SupervisionBridge,
 };
 use mstar_config::{AccessError, Deployment, Environment, Limits, Supervision};
 use mstar_engines::kv::PAGE_TOKENS;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use mstar_actors::{BEFORE_EXECUTE, Faults, NoFaults, Submit};
 use mstar_config::Deployment;
-use mstar_contract::{ClientEvent, Message, Part, Request, Role, Sampling, Task, TraceContext};
+use mstar_contract::{ClientEvent, Message, Part, Request, Role, Task, TraceContext};
 use mstar_graph::Modality;
 use mstar_runtime::{Boot, Cluster};
 use mstar_zoo::Zoo;
@@ -42,15 +42,11 @@ async fn boot(faults: Arc<dyn Faults>) -> Cluster {
 /// Returns the text of a reply.
 async fn ask(cluster: &Cluster, walk: &str, n: usize) -> String {
     let request = Request {
-        id: format!("{walk} {n}").into(),
-        model: "fake".into(),
-        task: Task::Generate,
         messages: vec![Message { role: Role::User, parts: vec![Part::Text(format!("number {n}. Go on.").into())] }],
-        media: vec![],
-        outputs: BTreeSet::from([Modality::Text]),
-        sampling: Sampling::default(),
+        outputs: [Modality::Text].into(),
         seed: 5,
-        options: BTreeMap::from([("walk".to_owned(), walk.into())]),
+        options: [("walk".to_owned(), walk.into())].into(),
+        ..Request::new(format!("{walk} {n}"), "fake", Task::Generate)
     };
     let served = Arc::clone(cluster.served("fake").unwrap());
     let submit = Submit { request: Arc::new(request), served, deadline: None, trace: TraceContext::default() };

@@ -1,10 +1,9 @@
 //! A request id runs once: the same id attaches to the running request or is refused, and is free again afterwards.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use mstar_actors::Submit;
-use mstar_contract::{Message, Part, Request, Role, Sampling, Task, TraceContext};
+use mstar_contract::{Message, Part, Request, Role, Task, TraceContext};
 use mstar_graph::Modality;
 use mstar_tests::House;
 use mstar_tests::house::Outcome;
@@ -87,15 +86,9 @@ async fn an_id_whose_request_has_not_ended_yet_is_in_conflict_also_when_its_clie
     let served = house.cluster.served("scribe").ok_or("no scribe")?;
     let message = Message { role: Role::User, parts: vec![Part::Text("left behind".into())] };
     let request = Arc::new(Request {
-        id: "once".into(),
-        model: "scribe".into(),
-        task: Task::Generate,
         messages: vec![message],
-        media: Vec::new(),
-        outputs: BTreeSet::from([Modality::Text]),
-        sampling: Sampling::default(),
-        seed: 1,
-        options: BTreeMap::new(),
+        outputs: [Modality::Text].into(),
+        ..Request::new("once", "scribe", Task::Generate)
     });
     let submit = Submit { request, served: Arc::clone(served), deadline: None, trace: TraceContext::default() };
     let left = house.cluster.ingress().submit(submit).await.map_err(|failure| failure.to_string())?;

@@ -241,9 +241,8 @@ fn written_turns(request: &Request, listens: bool) -> Vec<Message> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
 
-    use mstar_contract::{Media, Sampling};
+    use mstar_contract::Media;
 
     use super::*;
     use Modality::{Audio, Text};
@@ -294,9 +293,9 @@ mod tests {
             assert_eq!(goes_on_after_recording(&request), expected, "{turns:?}");
         };
         let (said, recorded) = (Part::Text("Hi".into()), Part::Media(0));
-        check(&[&[said.clone()]], false);
-        check(&[&[said.clone()], &[said.clone(), recorded.clone()]], false);
-        check(&[&[recorded.clone()], &[]], false);
+        check(&[std::slice::from_ref(&said)], false);
+        check(&[std::slice::from_ref(&said), &[said.clone(), recorded.clone()]], false);
+        check(&[std::slice::from_ref(&recorded), &[]], false);
         check(&[&[recorded], &[said]], true);
     }
 }

@@ -74,8 +74,7 @@ fn pages_let_go_of_longest_are_used_again_first_and_held_ones_never() {
     };
     let known = |turns: &[bool]| {
         let tokens: Vec<u32> = way(turns).into_iter().chain([9]).collect();
-        let found = find(&pool.shelf.open(), of_tenant(1, &tokens)).0.len();
-        found
+        find(&pool.shelf.open(), of_tenant(1, &tokens)).0.len()
     };
     drop(keep(&[true, true]));
     drop(keep(&[false, false]));
