@@ -25,7 +25,8 @@ struct PerRequest<S>(BTreeMap<(RequestKey, u8), S>);
 
 impl<S: Clone + Default> PerRequest<S> {
     /// Answers a batch, each row from what is kept for it. What rows change is kept once all of them are answered: should
-    /// one panic, the engine asks for the others again, and they find everything as it was.
+    /// one panic, the engine asks for the others again, and they find everything as it was. A row that fails changes
+    /// nothing: its request ends.
     fn run(
         &mut self,
         rows: &[Row],
@@ -36,8 +37,11 @@ impl<S: Clone + Default> PerRequest<S> {
         for row in rows {
             let key = (row.key, row.params.label);
             let mut state = changed.get(&key).or_else(|| self.0.get(&key)).cloned().unwrap_or_default();
-            results.push(answer(&mut state, row));
-            changed.insert(key, state);
+            let result = answer(&mut state, row);
+            if result.is_ok() {
+                changed.insert(key, state);
+            }
+            results.push(result);
         }
         self.0.extend(changed);
         results

@@ -135,8 +135,9 @@ pub fn ids(phonemes: &str) -> Vec<u32> {
 /// Returns phonemes in pieces of at most `most` characters, cut at the last blank that allows it, else where they stand.
 pub fn pieces(phonemes: &str, most: usize) -> Vec<&str> {
     let (mut pieces, mut rest) = (Vec::new(), phonemes);
-    while let Some((end, _)) = rest.char_indices().nth(most.max(1)) {
-        let at = rest[..end].rfind(' ').filter(|&at| at > 0).unwrap_or(end);
+    while let Some((end, next)) = rest.char_indices().nth(most.max(1)) {
+        let blank = if next == ' ' { Some(end) } else { rest[..end].rfind(' ') };
+        let at = blank.filter(|&at| at > 0).unwrap_or(end);
         pieces.push(&rest[..at]);
         rest = rest[at..].trim_start_matches(' ');
     }
