@@ -180,6 +180,7 @@ fn speech(sentence: String) -> Ask {
     }
 }
 
-fn sentence(n: usize) -> String {
+/// Returns the beginning of a sentence, without its article.
+pub(crate) fn sentence(n: usize) -> String {
     format!("{} {}", NOUNS[n % NOUNS.len()], SAYINGS[n % SAYINGS.len()])
 }

@@ -26,6 +26,8 @@ pub(crate) struct Head {
 
 /// How long a whole answer may take.
 const WITHIN: Duration = Duration::from_secs(600);
+/// Most bytes of a chunk.
+const MAX_CHUNK: usize = 64 << 20;
 const READ: &str = "the server's answer broke off";
 const SEND: &str = "the server takes no request";
 
@@ -43,7 +45,7 @@ pub(crate) fn post(path: &str, content_type: &str, body: &str) -> Vec<u8> {
 impl Head {
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut lines = text.split("\r\n");
-        let status = lines.next()?.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?;
+        let status = lines.next()?.strip_prefix("HTTP/1.")?.get(2..5)?.parse().ok()?;
         let pair = |line: &str| {
             let (name, value) = line.split_once(':')?;
             Some((name.to_ascii_lowercase(), value.trim().to_owned()))
@@ -54,6 +56,10 @@ impl Head {
     /// Returns a header's value.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    fn chunked(&self) -> bool {
+        self.header("transfer-encoding").is_some_and(|coding| coding.eq_ignore_ascii_case("chunked"))
     }
 
     fn length(&self) -> Option<usize> {
@@ -80,7 +86,7 @@ impl Connection {
         Ok((head, body))
     }
 
-    /// Sends a request and hands over the body of its answer piece by piece, as it comes.
+    /// Sends a request and hands over the body of its answer piece by piece, as it comes: each chunk once it is whole.
     pub(crate) async fn stream(&mut self, request: &[u8], mut take: impl FnMut(&[u8])) -> Result<Head, StoryError> {
         self.stream.write_all(request).await.map_err(StoryError::io(SEND))?;
         let text = self.until(b"\r\n\r\n").await?;
@@ -89,11 +95,22 @@ impl Connection {
             self.exactly(length, &mut take).await?;
             return Ok(head);
         }
+        if !head.chunked() {
+            self.to_the_end(&mut take).await?;
+            return Ok(head);
+        }
         loop {
             let line = self.until(b"\r\n").await?;
             let size = usize::from_str_radix(line.split(';').next().unwrap_or_default().trim(), 16);
             let size = size.map_err(|_| StoryError::Answer(format!("no size of a chunk: {line}")))?;
-            self.exactly(size, &mut take).await?;
+            if size > MAX_CHUNK {
+                return Err(StoryError::Answer(format!("a chunk of {size} bytes")));
+            }
+            while self.received.len() < size {
+                self.receive().await?;
+            }
+            take(&self.received[..size]);
+            self.received.advance(size);
             self.until(b"\r\n").await?;
             if size == 0 {
                 return Ok(head);
@@ -126,6 +143,20 @@ impl Connection {
         Ok(())
     }
 
+    /// Hands over what comes until the server closes the connection.
+    async fn to_the_end(&mut self, take: &mut impl FnMut(&[u8])) -> Result<(), StoryError> {
+        loop {
+            if !self.received.is_empty() {
+                take(&self.received);
+                self.received.clear();
+            }
+            let read = self.stream.read_buf(&mut self.received).await;
+            if read.map_err(StoryError::io(READ))? == 0 {
+                return Ok(());
+            }
+        }
+    }
+
     async fn receive(&mut self) -> Result<(), StoryError> {
         match self.stream.read_buf(&mut self.received).await {
             Ok(0) => Err(StoryError::io(READ)(std::io::ErrorKind::UnexpectedEof.into())),
@@ -144,5 +175,42 @@ mod tests {
         let head = Head::parse("HTTP/1.1 503 Service Unavailable\r\nRetry-After: 2\r\ncontent-length: 10").unwrap();
         assert_eq!((head.status, head.header("retry-after"), head.length()), (503, Some("2"), Some(10)));
         assert_eq!(Head::parse("SSH-2.0"), None);
+    }
+
+    /// Lets a server answer with these bytes and close, and returns the pieces that come.
+    async fn pieces(answer: &'static str) -> Result<Vec<String>, StoryError> {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            stream.read_exact(&mut [0; 3]).await.unwrap();
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        });
+        let mut pieces = Vec::new();
+        let mut connection = Connection::open(address).await?;
+        let head = connection.stream(b"GET", |bytes| pieces.push(String::from_utf8_lossy(bytes).into_owned())).await;
+        server.await.unwrap();
+        pieces.retain(|piece| !piece.is_empty());
+        head.map(|_| pieces)
+    }
+
+    #[tokio::test]
+    async fn bodies_end_by_their_length_by_their_chunks_or_with_the_connection() {
+        let whole = |pieces: Vec<String>| pieces.concat();
+        assert_eq!(whole(pieces("HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nabc").await.unwrap()), "abc");
+        assert_eq!(whole(pieces("HTTP/1.0 200 OK\r\n\r\nabc").await.unwrap()), "abc");
+        let chunks = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n1;x=y\r\nc\r\n0\r\n\r\n";
+        assert_eq!(pieces(chunks).await.unwrap(), ["ab", "c"]);
+    }
+
+    #[tokio::test]
+    async fn bodies_that_break_off_are_errors() {
+        let told = |outcome: Result<Vec<String>, StoryError>| outcome.unwrap_err().to_string();
+        assert_eq!(told(pieces("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nabc").await), READ);
+        assert_eq!(told(pieces("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nab").await), READ);
+        assert_eq!(
+            told(pieces("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nxyz\r\n").await),
+            "no size of a chunk: xyz"
+        );
     }
 }

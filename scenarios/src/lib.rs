@@ -4,7 +4,8 @@
 //! [`cancel`] lets half of many clients go away at random moments and looks for what is left of them, [`flood`] sends
 //! more requests at once than may wait. Each takes a [`Setting`] (real weights, or the scripted model) and gives a
 //! [`Report`]: figures, and the invariants that did not hold. [`http_overhead`] measures what a request costs over HTTP
-//! when its model computes nothing, [`scheduler`] how requests get along with each other on real weights.
+//! when its model computes nothing, [`scheduler`] how requests get along with each other on real weights, [`Bench`] any
+//! server under load, as its clients notice it.
 //!
 //! The crate refuses to know how any of it works inside: it boots what users boot, and asks as clients ask.
 //!
@@ -16,6 +17,7 @@
 //! ```
 
 mod asks;
+mod bench;
 mod cancel;
 mod counter;
 mod crash;
@@ -32,6 +34,7 @@ mod report;
 mod scheduler;
 mod setting;
 
+pub use bench::{Bench, Heard, Load, Piece, Question, Row, Sample, Scenario, Spread, Target, document, heard, table};
 pub use cancel::{CancelStory, cancel};
 pub use crash::{CrashStory, crash};
 pub use dice::STRUCK;

@@ -15,6 +15,11 @@ pub const CONNECTIONS: &str = "mstar_http_connections";
 /// Connections that were refused because too many were open.
 pub const CONNECTIONS_REFUSED: &str = "mstar_http_connections_refused_total";
 
+/// Bytes that the process holds in memory.
+pub const PROCESS_MEMORY: &str = "process_resident_memory_bytes";
+/// The most bytes that it ever held.
+pub const PROCESS_PEAK_MEMORY: &str = "mstar_process_peak_memory_bytes";
+
 /// How often histograms are folded.
 pub(crate) const UPKEEP: Duration = Duration::from_secs(5);
 
@@ -39,6 +44,23 @@ pub fn recorder() -> Result<PrometheusHandle, BuildError> {
     Ok(handle)
 }
 
+/// Brings the metrics of the process's memory up to date, where the system tells it.
+pub(crate) fn note_memory() {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    for (line, name) in [("VmRSS:", PROCESS_MEMORY), ("VmHWM:", PROCESS_PEAK_MEMORY)] {
+        if let Some(bytes) = bytes_of(&status, line) {
+            metrics::gauge!(name).set(bytes);
+        }
+    }
+}
+
+/// Returns the value of a line such as `VmRSS: 12 kB`, in bytes.
+fn bytes_of(status: &str, name: &str) -> Option<f64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+    let kibibytes: f64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kibibytes * 1024.0)
+}
+
 fn describe() {
     metrics::describe_counter!(names::REQUESTS, "Requests, by model and outcome.");
     metrics::describe_gauge!(names::RUNNING, "Requests that run.");
@@ -57,8 +79,22 @@ fn describe() {
     metrics::describe_counter!(names::ITEMS, "Items sent into streams, by producing node.");
     metrics::describe_counter!(names::RESTARTS, "Restarts of node actors, by node.");
     metrics::describe_gauge!(names::UP, "Whether a node is up, by node.");
+    metrics::describe_gauge!(PROCESS_MEMORY, "Bytes that the process holds in memory.");
+    metrics::describe_gauge!(PROCESS_PEAK_MEMORY, "The most bytes that the process ever held in memory.");
     metrics::describe_gauge!(TENSORS, "Tensors alive, by rank.");
     metrics::describe_gauge!(TENSOR_BYTES, "Bytes of tensors alive, by rank.");
     metrics::describe_gauge!(CONNECTIONS, "Connections that are open.");
     metrics::describe_counter!(CONNECTIONS_REFUSED, "Connections refused because too many were open.");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_read_from_the_systems_lines() {
+        let status = "Name:\tmstar\nVmHWM:\t   2048 kB\nVmRSS:\t    1024 kB\n";
+        assert_eq!((bytes_of(status, "VmRSS:"), bytes_of(status, "VmHWM:")), (Some(1_048_576.0), Some(2_097_152.0)));
+        assert_eq!(bytes_of("VmRSS: much", "VmRSS:"), None);
+    }
 }

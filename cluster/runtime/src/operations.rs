@@ -13,7 +13,7 @@ use mstar_gateway::{Operations, Readiness};
 use mstar_graph::ModelId;
 use mstar_supervisor::SupervisorRef;
 
-use crate::metrics::{TENSOR_BYTES, TENSORS};
+use crate::metrics::{TENSOR_BYTES, TENSORS, note_memory};
 use crate::placement::NodeTable;
 use crate::rank::LiveRank;
 use crate::view;
@@ -114,6 +114,7 @@ impl Operations for ClusterOperations {
             metrics::gauge!(TENSORS, "rank" => rank.name.clone()).set(rank.gauge.live() as f64);
             metrics::gauge!(TENSOR_BYTES, "rank" => rank.name.clone()).set(rank.gauge.bytes() as f64);
         }
+        note_memory();
         recorder.render()
     }
 }

@@ -1,8 +1,12 @@
 //! The command line, as clap reads it.
 
+mod bench;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+
+pub(crate) use bench::{BenchArgs, ModeArg, ScenarioArg};
 
 /// Serves composite multimodal models as Walk Graphs, every node a supervised actor.
 #[derive(Debug, Parser)]
@@ -45,6 +49,8 @@ pub(crate) enum Command {
     Check(CheckArgs),
     /// Send one request to a running server.
     Run(RunArgs),
+    /// Measure a server under load as its clients notice it: this build's, or any other with OpenAI's endpoints.
+    Bench(BenchArgs),
     /// Compare a model family with reference tensors, in float32, and print a JSON report.
     Verify(VerifyArgs),
 }

@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+mod bench;
 mod check;
 mod demo;
 mod graph;
@@ -41,6 +42,7 @@ pub(crate) async fn run(cli: Cli, environment: Environment) -> Result<ExitCode> 
         Command::Graph(args) => graph::draw(&args, &setting),
         Command::Check(args) => check::check(&args, &setting),
         Command::Run(args) => run::run(&args, setting.key()).await,
+        Command::Bench(args) => bench::bench(&args, setting).await,
         Command::Verify(args) => verify::verify(&args, &setting),
     }
 }

@@ -198,6 +198,22 @@ fn log_lines_are_objects_where_the_deployment_says_so() {
 }
 
 #[test]
+fn a_server_is_measured_in_this_process_and_from_outside() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = deployment(folder.path(), FAKE);
+    let asked = ["--fake", "bench", "chat", "--model", "fake", "--config", &config, "--requests", "4", "--json"];
+    let output = mstar(&asked).args(["--concurrency", "1,2"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(told.matches("\"errors\": 0").count(), 2, "{told}");
+    let served = Served::start(&config);
+    let asked = ["bench", "speak", "--model", "fake", "--requests", "2", "--concurrency", "1", "--server", &served.url];
+    check(&asked, 0, "first audio ms");
+    check(&["bench", "chat", "--server", "ftp://x"], 1, "it must begin with http://");
+    check(&["bench", "transcribe", "--text"], 1, "a transcription needs a recording");
+}
+
+#[test]
 fn a_port_that_is_taken_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let config = deployment(folder.path(), FAKE);

@@ -19,7 +19,7 @@ use crate::output::{say, show};
 use crate::recording::{Recording, WavFile};
 
 /// A question asked by a voice of this project: 16 kHz, mono.
-const QUESTION: &[u8] = include_bytes!("../../assets/question.wav");
+pub(crate) const QUESTION: &[u8] = include_bytes!("../../assets/question.wav");
 
 /// What is shown of a reply while it comes.
 #[derive(Default)]

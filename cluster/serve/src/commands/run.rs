@@ -64,7 +64,7 @@ pub(crate) fn read_recording(path: &Path) -> Result<(String, Vec<u8>)> {
 }
 
 /// Reads KEY=VALUE pairs; a value that is JSON is taken as such, anything else as text.
-fn options(pairs: &[String]) -> Result<Map<String, Value>> {
+pub(crate) fn options(pairs: &[String]) -> Result<Map<String, Value>> {
     let read = |pair: &String| {
         let (key, value) = pair.split_once('=').with_context(|| format!("option {pair:?} is not KEY=VALUE"))?;
         let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
