@@ -5,7 +5,8 @@
 //! more requests at once than may wait. Each takes a [`Setting`] (real weights, or the scripted model) and gives a
 //! [`Report`]: figures, and the invariants that did not hold. [`http_overhead`] measures what a request costs over HTTP
 //! when its model computes nothing, [`scheduler`] how requests get along with each other on real weights, [`Bench`] any
-//! server under load, as its clients notice it.
+//! server under load, as its clients notice it; [`Pieces`] are networks without a server around them, to be timed beside
+//! other implementations of the same.
 //!
 //! The crate refuses to know how any of it works inside: it boots what users boot, and asks as clients ask.
 //!
@@ -29,6 +30,7 @@ mod http;
 mod http_overhead;
 mod lots;
 mod machine;
+mod pieces;
 mod reply;
 mod report;
 mod scheduler;
@@ -41,6 +43,7 @@ pub use dice::STRUCK;
 pub use error::StoryError;
 pub use flood::{FloodStory, flood};
 pub use http_overhead::{HttpOverhead, http_overhead};
+pub use pieces::{LayerPieces, LlamaPieces, Pieces, WhisperPieces};
 pub use report::Report;
 pub use scheduler::scheduler;
 pub use setting::Setting;
