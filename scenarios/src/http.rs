@@ -96,7 +96,7 @@ impl Connection {
             return Ok(head);
         }
         if !head.chunked() {
-            self.to_the_end(&mut take).await?;
+            self.drain(&mut take).await?;
             return Ok(head);
         }
         loop {
@@ -144,7 +144,7 @@ impl Connection {
     }
 
     /// Hands over what comes until the server closes the connection.
-    async fn to_the_end(&mut self, take: &mut impl FnMut(&[u8])) -> Result<(), StoryError> {
+    async fn drain(&mut self, take: &mut impl FnMut(&[u8])) -> Result<(), StoryError> {
         loop {
             if !self.received.is_empty() {
                 take(&self.received);

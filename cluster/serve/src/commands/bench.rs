@@ -1,5 +1,6 @@
 //! `mstar bench`: asks a server under load and tells what its clients notice.
 
+use std::io::Write as _;
 use std::process::ExitCode;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -129,11 +130,13 @@ async fn measure(args: &BenchArgs, bench: &Bench, rows: &mut Vec<Row>) -> Result
 }
 
 fn tell(args: &BenchArgs, bench: &Bench, rows: &[Row]) -> Result<()> {
+    let mut out = std::io::stdout().lock();
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&document(bench, rows))?);
+        writeln!(out, "{}", serde_json::to_string_pretty(&document(bench, rows))?)?;
     } else if !rows.is_empty() {
-        println!("{} with model {} at {}, seed {}", bench.scenario.name(), bench.model, bench.target.url, bench.seed);
-        print!("{}three figures in a column: p50, p95, p99\n", table(rows));
+        let name = bench.scenario.name();
+        writeln!(out, "{name} with model {} at {}, seed {}", bench.model, bench.target.url, bench.seed)?;
+        writeln!(out, "{}three figures in a column: p50, p95, p99", table(rows))?;
     }
     Ok(())
 }
