@@ -63,7 +63,7 @@ def chat(args):
     gguf = tools.package("smollm2", "smollm2") / "model.gguf"
     made = []
     for at_once, requests, goal in ((1, 2, 1.2), (16, 16, 2.0)):
-        if args.only not in f"b{at_once}":
+        if args.only not in ("", f"b{at_once}"):
             continue
         work = ["--mode", "waves", "--concurrency", at_once, "--requests", requests, "--warm-up", 0, "--max-tokens", 128]
 
@@ -135,32 +135,30 @@ def hibari(args):
 def converse(args):
     made = []
     for glue in ("sequential", "sentences"):
+        wanted = [(n, goal) for n, goal in ((1, 2.0), (8, 3.0)) if args.only in f"{glue} {n}"]
+        if not wanted:
+            continue
         port = free_port()
         command = [args.python, tools.here("pipeline.py"), port, tools.ct2("whisper_tiny_en")]
         command += [tools.package("smollm2", "smollm2") / "model.gguf", args.threads, glue]
         log = tools.TARGET / "peers" / "pipeline.log"
+        against = f"faster-whisper + llama.cpp + hibari-tts, {glue}"
         with our_server(args) as ours, Server(command, port, "/health", log=log) as theirs:
             theirs.pause()
-            for at_once, goal in ((1, 2.0), (8, 3.0)):
-                if args.only not in f"{glue} {at_once}":
-                    continue
+            for at_once, goal in wanted:
+                work = ["--concurrency", at_once, "--requests", max(2, at_once), "--warm-up", 0, "--max-tokens", 96]
 
-                def ask(server, _):
-                    measured = bench(
-                        "converse", server, "--concurrency", at_once, "--requests", max(2, at_once), "--warm-up", 0,
-                        "--max-tokens", 96,
-                    )
-                    first, whole = measured["first_audio_ms"]["p50"], measured["total_ms"]["p50"]
-                    in_time = measured.get("in_time", 1.0)
-                    return {"first": first, "whole": whole, "audio_s": measured["audio_s"], "in_time": in_time}
+                def ask(server):
+                    told = bench("converse", server, *work)
+                    first, whole = told["first_audio_ms"]["p50"], told["total_ms"]["p50"]
+                    return {"first": first, "whole": whole, "last": told["total_ms"]["max"], "audio_s": told["audio_s"]}
 
-                taken = alternate(lambda n: ask(ours, n), lambda n: ask(theirs, n), args.pairs)
-                against = f"faster-whisper + llama.cpp + hibari-tts, {glue}"
-                wanted = goal if glue == "sequential" else None
-                work = f"spoken conversation, {at_once} at a time: first audio"
-                made.append(row(work, against, taken, "first", "ms", wanted, "less", nice=args.nice))
-                work = f"spoken conversation, {at_once} at a time: whole answer"
-                made.append(row(work, against, taken, "whole", "ms", None, "less", nice=args.nice))
+                taken = alternate(lambda _: ask(ours), lambda _: ask(theirs), args.pairs)
+                name = f"spoken conversation, {at_once} at a time: "
+                goal = goal if glue == "sequential" else None
+                made.append(row(name + "first audio", against, taken, "first", "ms", goal, "less", nice=args.nice))
+                made.append(row(name + "whole answer", against, taken, "whole", "ms", None, "less", nice=args.nice))
+                made.append(row(name + "last answer", against, taken, "last", "ms", None, "less", nice=args.nice))
     keep("converse", made)
 
 
