@@ -204,7 +204,6 @@ fn what_is_said_late_in_a_silence_is_heard() {
     for seconds in [12, 20, 25] {
         let late: Vec<f32> = quiet(seconds).chain(one.iter().copied()).collect();
         let heard = stage.transcribe(wav(&late), &[]);
-        println!("{seconds} s: {:?} in {} windows", heard.text, heard.windows);
         assert_eq!(heard.text, AMIABLE, "after {seconds} s");
     }
 }
