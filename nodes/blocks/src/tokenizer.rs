@@ -2,7 +2,11 @@
 
 mod byte_level;
 mod gguf;
+mod guarded;
 
+use std::sync::OnceLock;
+
+use aho_corasick::{AhoCorasick, MatchKind};
 use mstar_contract::Detokenizer;
 
 pub use gguf::GgufVocabulary;
@@ -12,6 +16,10 @@ pub struct Tokenizer {
     inner: tokenizers::Tokenizer,
     /// The bytes of each token, nothing for special ones.
     pieces: Vec<Box<[u8]>>,
+    /// Finds the names of special tokens.
+    special: AhoCorasick,
+    /// The same without special tokens, made when first needed.
+    words: OnceLock<tokenizers::Tokenizer>,
 }
 
 /// A tokeniser could not be built or could not read a text.
@@ -84,7 +92,11 @@ impl Tokenizer {
                 None => byte_level::bytes(&text),
             };
         }
-        Ok(Self { inner, pieces })
+        let names = added.values().filter(|token| token.special && !token.content.is_empty());
+        let mut finder = AhoCorasick::builder();
+        let finder = finder.match_kind(MatchKind::LeftmostLongest).build(names.map(|token| &token.content));
+        let special = finder.map_err(|e| TokenizerError(e.to_string()))?;
+        Ok(Self { inner, pieces, special, words: OnceLock::new() })
     }
 }
 
@@ -105,7 +117,7 @@ mod tests {
     use super::*;
 
     /// A vocabulary of all bytes, a few merges and two special tokens.
-    fn small() -> Tokenizer {
+    pub(super) fn small() -> Tokenizer {
         let mut tokens = vec!["<|end|>".to_owned(), "<|go|>".to_owned()];
         tokens.extend((0..=255u8).map(|b| byte_level::character(b).to_string()));
         tokens.extend(["Ġa".to_owned(), "he".to_owned(), "12".to_owned()]);

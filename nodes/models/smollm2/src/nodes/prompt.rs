@@ -1,5 +1,6 @@
 //! `smollm2.prompt`: writes a conversation as the tokens that the network was trained on.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use mstar_blocks::{ChatTemplate, Tokenizer};
@@ -77,6 +78,7 @@ impl Encode {
             let turns = messages.as_array_mut().ok_or_else(|| RowError::Internal("messages are no list".into()))?;
             turns.push(serde_json::json!({ "role": "user", "content": row.text("heard")? }));
         }
+        self.guard(&mut messages);
         let refuse = |message: String| RowError::from(Invalid::new("messages", message));
         let text = self.template.render(&messages).map_err(|e| refuse(e.to_string()))?;
         // A text that cannot fit is refused by its length: taking megabytes apart would keep the rank from everybody else.
@@ -84,7 +86,7 @@ impl Encode {
             let (bytes, context) = (text.len(), self.context);
             return Err(refuse(format!("{bytes} bytes leave no room for an answer: the context is {context} tokens")));
         }
-        let tokens = self.tokenizer.encode(&text).map_err(|e| refuse(e.to_string()))?;
+        let tokens = self.tokenizer.encode_guarded(&text).map_err(|e| refuse(e.to_string()))?;
         if tokens.len() >= self.context {
             let (count, context) = (tokens.len(), self.context);
             return Err(refuse(format!("{count} tokens leave no room for an answer: the context is {context}")));
@@ -92,6 +94,17 @@ impl Encode {
         let mut output = RowOutput::default();
         output.push("tokens", Value::Tokens(tokens.into()));
         Ok(output)
+    }
+
+    /// Makes sure that nobody ends a turn, or begins another's, by writing what the template does.
+    fn guard(&self, messages: &mut serde_json::Value) {
+        for turn in messages.as_array_mut().into_iter().flatten() {
+            if let Some(serde_json::Value::String(content)) = turn.get_mut("content")
+                && let Cow::Owned(guarded) = self.tokenizer.guard(content)
+            {
+                *content = guarded;
+            }
+        }
     }
 }
 
