@@ -9,8 +9,9 @@
 //! so holds them too and computes the rest. Pages that nobody holds are given away when others are short.
 //!
 //! All ops only append tokens, so their rows share passes: rows that append one token go first, prompts get what is
-//! left of the pass, the first one first, and no more than those in the middle of their replies can bear ([`pace`]).
+//! left of the pass ([`division`]), and no more than those in the middle of their replies can bear ([`pace`]).
 
+mod division;
 mod extent;
 mod opening;
 mod output;

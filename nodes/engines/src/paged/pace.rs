@@ -1,6 +1,7 @@
 //! How much of waiting prompts goes into a pass, so that those who are in the middle of their replies hardly notice:
-//! a pass with a piece of a prompt takes at most [`STRETCH`] times what it takes without. Learnt from the times of the
-//! passes themselves. Rows do not depend on how prompts are cut, so the clock may decide it. Pure.
+//! a pass with a piece of a prompt takes at most [`STRETCH`] times what it takes without, and more only where more wait
+//! than reply. Learnt from the times of the passes themselves. Rows do not depend on how prompts are cut, so the clock
+//! may decide it. Pure.
 
 use std::time::Duration;
 
@@ -11,6 +12,17 @@ pub(super) struct Load {
     pub(super) steps: usize,
     /// Tokens of prompts.
     pub(super) prompt: usize,
+}
+
+/// Who would be in the next pass.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Crowd {
+    /// Rows that append one token.
+    pub(super) steps: usize,
+    /// Others who are in the middle of their replies and may want the next one.
+    pub(super) away: usize,
+    /// Prompts that are not read to their end.
+    pub(super) prompts: usize,
 }
 
 /// What passes were seen to take.
@@ -36,10 +48,10 @@ struct Seen {
 /// By how much a piece of a prompt may lengthen a pass. A gap of twice the usual one is what nobody shall see; the rest
 /// is for what the way to the walker and back takes, and for what the estimate misses.
 const STRETCH: f64 = 1.7;
-/// Tokens of a prompt that always go along: a pass waits for the weights, and computes so few on the way.
-const LEAST: usize = 8;
+/// Tokens of a prompt that go along as long as it is not known what they cost.
+const FIRST: usize = 4;
 /// By how much the piece may grow from one pass to the next: what a token costs depends on how many there are.
-const GROWTH: f64 = 1.5;
+const GROWTH: f64 = 1.25;
 /// Passes with something of a prompt, after which one goes without, to see again what that takes.
 const STALE: u64 = 64;
 /// How much of the difference is believed when a pass was faster than thought.
@@ -50,9 +62,10 @@ const OUTLIER: f64 = 3.0;
 // --- impl Pace ---
 
 impl Pace {
-    /// Returns how many tokens of prompts may go into a pass with so many steps, when `away` others who are in the
-    /// middle of their replies may want the next one.
-    pub(super) fn prompt_tokens(&self, steps: usize, away: usize) -> usize {
+    /// Returns how many tokens of prompts may go into the next pass: one at least, unless it must first be seen what a
+    /// pass takes without.
+    pub(super) fn prompt_tokens(&self, crowd: Crowd) -> usize {
+        let Crowd { steps, away, prompts } = crowd;
         if steps + away == 0 {
             return usize::MAX;
         }
@@ -61,12 +74,15 @@ impl Pace {
             // First it must be seen what a pass takes without.
             (None, _) if steps > 0 => return 0,
             (Some(base), Some(token)) => (base, token),
-            _ => return LEAST,
+            _ => return FIRST,
         };
         let spent = if steps > 0 { base } else { 0.0 };
-        let affordable = ((STRETCH * base - spent) / token) as usize;
-        let grown = (self.last as f64 * GROWTH).ceil() as usize;
-        affordable.min(grown).max(LEAST)
+        // Where many wait for their first token and few for their next, the few wait in proportion.
+        let waiting = (prompts as f64 / (steps + away) as f64).max(1.0);
+        let bearable = base + (STRETCH - 1.0) * base * waiting;
+        let affordable = ((bearable - spent) / token) as usize;
+        let grown = (self.last.max(1) as f64 * GROWTH).ceil() as usize;
+        affordable.min(grown).max(1)
     }
 
     /// Takes note of how long a pass took.
@@ -124,6 +140,16 @@ fn believed(before: Option<f64>, seen: f64) -> f64 {
 mod tests {
     use super::*;
 
+    /// One prompt beside so many steps.
+    fn beside(steps: usize) -> Crowd {
+        Crowd { steps, away: 0, prompts: 1 }
+    }
+
+    /// One prompt, and so many who may come back.
+    fn between(away: usize) -> Crowd {
+        Crowd { steps: 0, away, prompts: 1 }
+    }
+
     /// A machine: what a pass takes, in milliseconds.
     type Machine = fn(usize, usize) -> f64;
 
@@ -138,7 +164,7 @@ mod tests {
         let before = (0..20).map(|_| pass(0, &mut pace)).collect();
         let (mut left, mut after) = (prompt, Vec::new());
         while left > 0 {
-            let piece = pace.prompt_tokens(steps, 0).min(left);
+            let piece = pace.prompt_tokens(beside(steps)).min(left);
             left -= piece;
             after.push((piece, pass(piece, &mut pace)));
             assert!(after.len() < 2 * prompt, "the prompt never ends");
@@ -150,10 +176,11 @@ mod tests {
     fn no_pass_with_a_prompt_takes_twice_as_long_as_one_without() {
         // What a pass waits for: the weights; arithmetic; the weights up to some rows, then arithmetic; a detour that
         // any prompt takes.
-        let machines: [(&str, Machine); 4] = [
+        let machines: [(&str, Machine); 5] = [
             ("memory", |_, prompt| 10.0 + prompt as f64 * 0.01),
             ("arithmetic", |steps, prompt| 2.0 + (steps + prompt) as f64 * 0.25),
             ("both", |steps, prompt| f64::max(10.0, (steps + prompt) as f64 * 0.3)),
+            ("slow", |_, prompt| 26.0 + prompt as f64 * 4.5),
             ("detour", |_, prompt| 10.0 + if prompt > 0 { 2.0 + prompt as f64 * 0.05 } else { 0.0 }),
         ];
         for (name, machine) in machines {
@@ -161,7 +188,7 @@ mod tests {
                 let (before, after) = prompt_comes(machine, steps, 4000);
                 let slowest = after.iter().map(|(_, took)| *took).fold(0.0, f64::max);
                 // Where even the least piece takes longer, nothing else is added.
-                let bound = machine(steps, LEAST).max(2.0 * before[0]);
+                let bound = machine(steps, 1).max(2.0 * before[0]);
                 assert!(slowest <= bound, "{name} {steps}: {slowest} ms after {} ms", before[0]);
             }
         }
@@ -179,12 +206,24 @@ mod tests {
     #[test]
     fn nobody_in_the_middle_of_a_reply_means_no_bound() {
         let mut pace = Pace::default();
-        assert_eq!(pace.prompt_tokens(0, 0), usize::MAX);
-        assert_eq!(pace.prompt_tokens(0, 2), LEAST, "they may come any moment");
+        assert_eq!(pace.prompt_tokens(between(0)), usize::MAX);
+        assert_eq!(pace.prompt_tokens(between(2)), FIRST, "they may come any moment");
         pace.note(Load { steps: 2, prompt: 0 }, Duration::from_millis(10));
         pace.note(Load { steps: 0, prompt: 100 }, Duration::from_millis(50));
         pace.note(Load { steps: 2, prompt: 40 }, Duration::from_millis(25));
-        assert!((20..=60).contains(&pace.prompt_tokens(0, 2)), "{}", pace.prompt_tokens(0, 2));
+        assert!((20..=60).contains(&pace.prompt_tokens(between(2))), "{}", pace.prompt_tokens(between(2)));
+    }
+
+    #[test]
+    fn many_who_wait_may_slow_down_a_few() {
+        let mut pace = Pace::default();
+        let ms = Duration::from_millis;
+        (0..20).for_each(|_| pace.note(Load { steps: 2, prompt: 0 }, ms(10)));
+        (0..20).for_each(|_| pace.note(Load { steps: 2, prompt: 100 }, ms(20)));
+        let tokens = |prompts| pace.prompt_tokens(Crowd { steps: 2, away: 0, prompts });
+        assert_eq!((tokens(1), tokens(2)), (70, 70));
+        assert!((100..=105).contains(&tokens(3)));
+        assert_eq!(tokens(20), 125, "it grows by a quarter from pass to pass");
     }
 
     #[test]
@@ -199,7 +238,7 @@ mod tests {
     fn steps_that_were_never_seen_alone_are_seen_alone_first() {
         let mut pace = Pace::default();
         pace.note(Load { steps: 1, prompt: 0 }, Duration::from_millis(10));
-        assert_eq!((pace.prompt_tokens(2, 0), pace.prompt_tokens(9, 0)), (LEAST, 0));
+        assert_eq!((pace.prompt_tokens(beside(2)), pace.prompt_tokens(beside(9))), (FIRST, 0));
     }
 
     #[test]
@@ -208,10 +247,10 @@ mod tests {
         let ms = Duration::from_millis;
         (0..20).for_each(|_| pace.note(Load { steps: 4, prompt: 0 }, ms(10)));
         (0..20).for_each(|_| pace.note(Load { steps: 4, prompt: 70 }, ms(17)));
-        let usual = pace.prompt_tokens(4, 0);
+        let usual = pace.prompt_tokens(beside(4));
         pace.note(Load { steps: 4, prompt: 0 }, ms(500));
-        assert!(pace.prompt_tokens(4, 0) < usual * 3);
+        assert!(pace.prompt_tokens(beside(4)) < usual * 3);
         pace.note(Load { steps: 4, prompt: 70 }, ms(500));
-        assert!(pace.prompt_tokens(4, 0) < usual);
+        assert!(pace.prompt_tokens(beside(4)) < usual);
     }
 }

@@ -4,8 +4,9 @@ use mstar_contract::{DecodeBatch, DecodeRow, Row, RowError, RowOutput, RowProgre
 use mstar_kernels::{Cx, Tensor};
 
 use super::PagedEngine;
+use super::division::{Room, divide};
 use super::output::sample;
-use super::pace::Load;
+use super::pace::{Crowd, Load};
 use crate::isolate::guard;
 use crate::sequence::SequenceKey;
 
@@ -61,7 +62,7 @@ impl PagedEngine {
     }
 
     /// Shares the budget: rows that append one token come first, prompts get what is left and what those who are in
-    /// the middle of their replies can bear, in order.
+    /// the middle of their replies can bear.
     fn share(&mut self, rows: &[Row], outcomes: &mut [Option<Outcome>]) -> Vec<Share> {
         let mut wants = Vec::with_capacity(rows.len());
         for (place, row) in rows.iter().enumerate() {
@@ -77,27 +78,25 @@ impl PagedEngine {
                 }
             }
         }
-        wants.sort_by_key(|&(.., left)| left > 1);
-        let steps = wants.iter().filter(|(.., left)| *left == 1).count();
+        let left: Vec<usize> = wants.iter().map(|&(.., left)| left).collect();
+        let tokens = divide(&left, self.room(&wants));
+        let given = || left.iter().zip(&tokens);
+        self.last = self.last.map(|_| Load {
+            steps: given().filter(|(left, tokens)| **left == 1 && **tokens == 1).count(),
+            prompt: given().filter(|(left, _)| **left > 1).map(|(_, tokens)| tokens).sum(),
+        });
+        let share = |((place, key, left), tokens)| Share { place, key, tokens, completes: tokens == left };
+        wants.into_iter().zip(tokens).map(share).filter(|share| share.tokens > 0).collect()
+    }
+
+    /// Returns what the pass has room for.
+    fn room(&self, wants: &[(usize, SequenceKey, usize)]) -> Room {
+        let singles = wants.iter().filter(|(.., left)| *left == 1).count();
         let budget = self.limits.max_batch_tokens.max(1);
-        let mut load = Load { steps: steps.min(budget), prompt: 0 };
-        let bearable = self.pace.prompt_tokens(load.steps, self.away(&wants));
-        let most = bearable.min(budget - load.steps);
-        let mut shares = Vec::with_capacity(wants.len());
-        for (at, (place, key, left)) in wants.into_iter().enumerate() {
-            let tokens = if at < steps {
-                usize::from(at < load.steps)
-            } else {
-                left.min(self.limits.prefill_chunk.max(1)).min(most - load.prompt)
-            };
-            load.prompt += if at < steps { 0 } else { tokens };
-            if tokens > 0 {
-                shares.push(Share { place, key, tokens, completes: tokens == left });
-            }
-        }
-        self.last = self.last.map(|_| load);
-        shares.sort_by_key(|share| share.place);
-        shares
+        let steps = singles.min(budget);
+        let crowd = Crowd { steps, away: self.away(wants), prompts: wants.len() - singles };
+        let prompts = self.pace.prompt_tokens(crowd).min(budget - steps);
+        Room { steps, prompts, piece: self.limits.prefill_chunk.max(1) }
     }
 
     /// Returns how many sequences are in the middle of a reply without a row here: they may want the next pass.
