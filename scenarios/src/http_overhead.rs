@@ -12,6 +12,7 @@ use tokio::sync::{Barrier, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use crate::bench::Spread;
 use crate::counter::{COUNTER, zoo};
 use crate::error::StoryError;
 use crate::http::{Connection, post};
@@ -84,14 +85,15 @@ async fn trivial_requests(address: SocketAddr, clients: usize, requests: usize) 
         }
     };
     let (took, times) = all_at_once(address, clients, ask).await?;
-    let mut times: Vec<f64> = times.into_iter().flatten().map(|time| time.as_secs_f64() * 1e6).collect();
-    times.sort_by(f64::total_cmp);
+    let times: Vec<f64> = times.into_iter().flatten().map(|time| time.as_secs_f64() * 1e6).collect();
+    let requests = times.len();
+    let spread = Spread::of(times);
     Ok(json!({
         "clients": clients,
-        "requests": times.len(),
-        "p50_us": quantile(&times, 0.5),
-        "p99_us": quantile(&times, 0.99),
-        "requests_per_s": rounded(times.len() as f64 / took.as_secs_f64(), 0),
+        "requests": requests,
+        "p50_us": spread.map(|spread| rounded(spread.p50, 1)),
+        "p99_us": spread.map(|spread| rounded(spread.p99, 1)),
+        "requests_per_s": rounded(requests as f64 / took.as_secs_f64(), 0),
     }))
 }
 
@@ -157,12 +159,6 @@ where
         outcomes.push(ended.map_err(died)??);
     }
     Ok((began.elapsed(), outcomes))
-}
-
-/// Returns the value below which this share of sorted values lies.
-fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
-    let at = ((sorted.len().saturating_sub(1)) as f64 * share).round() as usize;
-    sorted.get(at).map(|&value| rounded(value, 1))
 }
 
 // --- impl Apart ---

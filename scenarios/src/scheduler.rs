@@ -13,9 +13,11 @@ use mstar_graph::Modality;
 use mstar_runtime::{Boot, Cluster};
 use mstar_zoo::Zoo;
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use crate::bench::Spread;
 use crate::error::StoryError;
 use crate::machine::{load, rounded};
 
@@ -29,6 +31,8 @@ struct Desk {
 struct Times {
     submitted: Instant,
     pieces: Vec<Instant>,
+    /// When it ended.
+    ended: Instant,
 }
 
 const MODEL: &str = "smollm2";
@@ -38,6 +42,8 @@ const DEPLOYMENT: &str = "[model.smollm2]\nprecision = 'bf16'\n[[rank]]\nname = 
 const STREAMS: usize = 16;
 /// Replies that go on while a long prompt comes.
 const REPLIES: usize = 4;
+/// How long they go on without it.
+const ALONE: Duration = Duration::from_secs(2);
 /// Words of the long prompt: more than 4,000 tokens.
 const WORDS: usize = 4000;
 /// What every measured reply is asked for.
@@ -77,19 +83,43 @@ impl Desk {
         Ok((submitted, stream.map_err(|source| StoryError::Request { what: "a measured reply", source })?))
     }
 
-    /// Reads a reply to its end and returns when its pieces came.
-    async fn read(&self, name: &str, text: &str, max_tokens: u32) -> Result<Times, StoryError> {
+    /// Reads a reply to its end and returns when its pieces came; adds a permit to `begun` when it has begun.
+    async fn read(&self, name: &str, text: &str, max_tokens: u32, begun: &Semaphore) -> Result<Times, StoryError> {
         let (submitted, mut stream) = self.submit(name, text, max_tokens).await?;
         let mut pieces = Vec::new();
-        loop {
+        let outcome = loop {
             match stream.next().await {
-                Some(ClientEvent::Emitted(_)) => pieces.push(Instant::now()),
-                Some(ClientEvent::Done(_)) | None => return Ok(Times { submitted, pieces }),
+                Some(ClientEvent::Emitted(_)) => {
+                    pieces.push(Instant::now());
+                    begun.add_permits(usize::from(pieces.len() == 1));
+                }
+                Some(ClientEvent::Done(_)) | None => break Ok(()),
                 Some(ClientEvent::Failed(source)) => {
-                    return Err(StoryError::Request { what: "a measured reply", source });
+                    break Err(StoryError::Request { what: "a measured reply", source });
                 }
             }
+        };
+        // One that ends without a piece is not waited for.
+        begun.add_permits(usize::from(pieces.is_empty()));
+        outcome.map(|()| Times { submitted, pieces, ended: Instant::now() })
+    }
+
+    /// Reads a reply to its end, with nobody waiting for its beginning.
+    async fn read_alone(&self, name: &str, text: &str, max_tokens: u32) -> Result<Times, StoryError> {
+        self.read(name, text, max_tokens, &Semaphore::new(0)).await
+    }
+
+    /// Begins replies to be read side by side and returns them when every one of them has begun.
+    async fn begin(&self, name: &str, replies: usize, max_tokens: u32) -> JoinSet<Result<Times, StoryError>> {
+        let begun = Arc::new(Semaphore::new(0));
+        let mut reading = JoinSet::new();
+        for n in 0..replies {
+            let (desk, begun, name) = (self.clone(), Arc::clone(&begun), format!("{name}-{n}"));
+            let text = format!("{STORY} Part {n}.");
+            reading.spawn(async move { desk.read(&name, &text, max_tokens, &begun).await });
         }
+        let _ = begun.acquire_many(replies as u32).await;
+        reading
     }
 
     /// Returns a metric of the node under measurement, summed over what it is told apart by beside `with`.
@@ -105,13 +135,7 @@ impl Desk {
             let decode = "op=\"decode\"";
             (self.metric("mstar_batch_rows_total", decode), self.metric("mstar_batches_total", decode))
         };
-        let mut all = JoinSet::new();
-        for n in 0..STREAMS {
-            let desk = self.clone();
-            all.spawn(async move { desk.read(&format!("side-{n}"), &format!("{STORY} Part {n}."), 200).await });
-        }
-        // All have begun after this, and none has ended.
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        let mut all = self.begin("side", STREAMS, 200).await;
         let before = counted();
         let first = all.join_next().await;
         let after = counted();
@@ -124,12 +148,8 @@ impl Desk {
     }
 
     async fn beside_a_long_prompt(&self) -> Result<Value, StoryError> {
-        let mut replies = JoinSet::new();
-        for n in 0..REPLIES {
-            let desk = self.clone();
-            replies.spawn(async move { desk.read(&format!("beside-{n}"), &format!("{STORY} Part {n}."), 600).await });
-        }
-        tokio::time::sleep(Duration::from_secs(2)).await;
+        let replies = self.begin("beside", REPLIES, 600).await;
+        tokio::time::sleep(ALONE).await;
         let (submitted, mut stream) = self.submit("long", &long_prompt("first"), 4).await?;
         stream.next().await;
         let answered = Instant::now();
@@ -148,16 +168,13 @@ impl Desk {
                     beside.push(gap)
                 }
             }
-            own.sort_by(f64::total_cmp);
-            ratios.push(own.last().copied().unwrap_or(f64::NAN) / quantile(&own, 0.5));
+            ratios.extend(Spread::of(own).map(|own| rounded(own.most / own.p50, 2)));
         }
-        before.sort_by(f64::total_cmp);
-        beside.sort_by(f64::total_cmp);
         Ok(json!({
             "replies": REPLIES,
-            "gap_before_ms": quantiles(&before),
-            "gap_beside_ms": quantiles(&beside),
-            "longest_gap_over_median_of_each_reply": ratios.iter().map(|ratio| rounded(*ratio, 2)).collect::<Vec<_>>(),
+            "gap_before_ms": quantiles(before),
+            "gap_beside_ms": quantiles(beside),
+            "longest_gap_over_median_of_each_reply": ratios,
             "first_token_of_the_prompt_ms": rounded((answered - submitted).as_secs_f64() * 1e3, 0),
         }))
     }
@@ -165,9 +182,10 @@ impl Desk {
     async fn prompt_again(&self) -> Result<Value, StoryError> {
         let mut times = Vec::new();
         for name in ["cold", "warm"] {
-            let reply = self.read(name, &long_prompt("second"), 4).await?;
-            let first = reply.pieces.first().map_or(f64::NAN, |first| (*first - reply.submitted).as_secs_f64() * 1e3);
-            times.push(rounded(first, 1));
+            let reply = self.read_alone(name, &long_prompt("second"), 4).await?;
+            // A reply need not have text: then its end tells.
+            let first = reply.pieces.first().copied().unwrap_or(reply.ended);
+            times.push(rounded((first - reply.submitted).as_secs_f64() * 1e3, 1));
         }
         let (asked, found) = ("mstar_prompt_tokens_total", "mstar_prompt_tokens_reused_total");
         Ok(json!({
@@ -180,7 +198,7 @@ impl Desk {
     async fn share_of_the_runtime(&self) -> Result<Value, StoryError> {
         let seconds = || (self.metric("mstar_batch_seconds_sum", ""), self.metric("mstar_batch_seconds_count", ""));
         let before = seconds();
-        let times = self.read("share", STORY, 400).await?;
+        let times = self.read_alone("share", STORY, 400).await?;
         let after = seconds();
         let (ran, batches) = (after.0 - before.0, after.1 - before.1);
         let Some((first, last)) = times.pieces.first().zip(times.pieces.last()) else {
@@ -199,7 +217,7 @@ impl Desk {
 /// Measures and returns the figures.
 pub async fn scheduler(environment: &Environment) -> Result<Value, StoryError> {
     let desk = Desk::open(environment).await?;
-    desk.read("warm-up", STORY, 32).await?;
+    desk.read_alone("warm-up", STORY, 32).await?;
     let before = load();
     let figures = json!({
         "share_of_the_runtime": desk.share_of_the_runtime().await?,
@@ -221,12 +239,9 @@ fn long_prompt(name: &str) -> String {
     format!("The {name} list: {}. Which word comes most often?", text.join(" "))
 }
 
-fn quantile(sorted: &[f64], share: f64) -> f64 {
-    let at = (sorted.len().saturating_sub(1) as f64 * share).round() as usize;
-    sorted.get(at).copied().unwrap_or(f64::NAN)
-}
-
-fn quantiles(sorted: &[f64]) -> Value {
-    let at = |share| rounded(quantile(sorted, share), 2);
-    json!({"p50": at(0.5), "p95": at(0.95), "p99": at(0.99), "most": at(1.0), "gaps": sorted.len()})
+fn quantiles(gaps: Vec<f64>) -> Value {
+    let count = gaps.len();
+    let mut spread = Spread::of(gaps).map_or(json!({}), |spread| spread.json(2));
+    spread["gaps"] = json!(count);
+    spread
 }

@@ -20,6 +20,7 @@ use mstar_graph::{
     Bound, ChunkPolicy, Graph, GraphBuilder, ModelId, Port, Stream, dynamic_loop, loop_over_stream, repeat, step,
 };
 use mstar_kernels::Cx;
+use mstar_scenarios::Spread;
 use mstar_supervisor::{SupervisorRef, SupervisorSpec};
 use tokio::time::Instant;
 
@@ -217,8 +218,7 @@ impl Bench {
             }
             times.push(self.run("decode", 1, 1).await?.as_secs_f64() * 1e6);
         }
-        times.sort_by(f64::total_cmp);
-        Ok(quantile(&times, 0.5))
+        Ok(Spread::of(times).map_or(f64::NAN, |spread| spread.p50))
     }
 
     /// Returns how many rows the batches had, on average.
@@ -227,14 +227,13 @@ impl Bench {
         beats.iter().map(|(_, rows)| *rows as f64).sum::<f64>() / beats.len().max(1) as f64
     }
 
-    /// Returns the times between batches of so many rows, sorted, in microseconds, and the share of such batches.
-    fn intervals(&self, rows: usize) -> (Vec<f64>, f64) {
+    /// Returns the times between batches of so many rows, in microseconds, and the share of such batches.
+    fn intervals(&self, rows: usize) -> (Option<Spread>, f64) {
         let beats = self.beats.lock().unwrap_or_else(PoisonError::into_inner);
         let whole = beats.windows(2).filter(|pair| pair[0].1 == rows && pair[1].1 == rows);
-        let mut times: Vec<f64> = whole.map(|pair| (pair[1].0 - pair[0].0).as_secs_f64() * 1e6).collect();
-        times.sort_by(f64::total_cmp);
+        let times: Vec<f64> = whole.map(|pair| (pair[1].0 - pair[0].0).as_secs_f64() * 1e6).collect();
         let share = times.len() as f64 / beats.len().max(1) as f64;
-        (times, share)
+        (Spread::of(times), share)
     }
 }
 
@@ -257,12 +256,6 @@ fn request(id: &str, steps: u32) -> Request {
     Request { sampling, ..Request::new(id, "idle", Task::Generate) }
 }
 
-/// Returns the value below which this share of sorted values lies.
-fn quantile(sorted: &[f64], share: f64) -> f64 {
-    let at = ((sorted.len().saturating_sub(1)) as f64 * share).round() as usize;
-    sorted.get(at).copied().unwrap_or(f64::NAN)
-}
-
 async fn measure() -> Result<serde_json::Value> {
     let bench = Bench::start().await?;
     let mut steps = serde_json::Map::new();
@@ -272,8 +265,8 @@ async fn measure() -> Result<serde_json::Value> {
         let (times, share) = bench.intervals(rows);
         let step = serde_json::json!({
             "mean_us": took.as_secs_f64() * 1e6 / f64::from(STEPS),
-            "p50_us": quantile(&times, 0.5),
-            "p99_us": quantile(&times, 0.99),
+            "p50_us": times.map(|times| times.p50),
+            "p99_us": times.map(|times| times.p99),
             "whole_batches": share,
             "mean_rows": bench.mean_rows(),
         });
