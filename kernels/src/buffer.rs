@@ -5,6 +5,8 @@ use std::ptr::NonNull;
 
 use crate::KernelError;
 
+mod shelf;
+
 const ALIGN: usize = 64;
 /// From this size on the memory is aligned to, and asked to consist of, huge pages: weights stream 10 to 15 % faster from
 /// them. It comes from the system as it is, zeroed when it is first touched: a cache of KV pages costs what is used of it.
@@ -15,6 +17,10 @@ const HUGE: usize = 2 << 20;
 pub(crate) struct Buffer {
     ptr: NonNull<u8>,
     len: usize,
+    /// What was allocated.
+    size: usize,
+    /// Whether others may use the memory afterwards.
+    shared: bool,
 }
 
 // SAFETY: the buffer owns its bytes; shared references only read them.
@@ -25,8 +31,25 @@ unsafe impl Sync for Buffer {}
 // --- impl Buffer ---
 
 impl Buffer {
+    /// Returns bytes that hold whatever an earlier buffer left in them.
+    pub(crate) fn stale(len: usize) -> Result<Self, KernelError> {
+        if len == 0 || len > isize::MAX as usize / 2 {
+            return Self::zeroed(len);
+        }
+        let size = shelf::size_for(len);
+        let buffer = match shelf::take(size) {
+            Some(ptr) => Self { ptr, len, size, shared: true },
+            None => {
+                let mut fresh = Self::zeroed(size)?;
+                (fresh.len, fresh.shared) = (len, true);
+                fresh
+            }
+        };
+        Ok(buffer)
+    }
+
     pub(crate) fn zeroed(len: usize) -> Result<Self, KernelError> {
-        let dangling = Self { ptr: NonNull::<Aligned>::dangling().cast(), len: 0 };
+        let dangling = Self { ptr: NonNull::<Aligned>::dangling().cast(), len: 0, size: 0, shared: false };
         if len == 0 {
             return Ok(dangling);
         }
@@ -38,7 +61,7 @@ impl Buffer {
             huge::zeroed(layout)
         };
         match NonNull::new(ptr) {
-            Some(ptr) => Ok(Self { ptr, len }),
+            Some(ptr) => Ok(Self { ptr, len, size: len, shared: false }),
             None => Err(KernelError::Memory { bytes: len }),
         }
     }
@@ -56,10 +79,13 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        match layout(self.len) {
-            Some(layout) if self.len >= HUGE => huge::free(self.ptr, layout),
+        if self.shared && shelf::keep(self.ptr, self.size) {
+            return;
+        }
+        match layout(self.size) {
+            Some(layout) if self.size >= HUGE => huge::free(self.ptr, layout),
             // SAFETY: allocated by `zeroed` with this same layout.
-            Some(layout) if self.len > 0 => unsafe { dealloc(self.ptr.as_ptr(), layout) },
+            Some(layout) if self.size > 0 => unsafe { dealloc(self.ptr.as_ptr(), layout) },
             _ => {}
         }
     }
@@ -143,5 +169,19 @@ mod tests {
             buffer.bytes_mut().fill(7);
         }
         assert!(Buffer::zeroed(isize::MAX as usize).is_err());
+        assert!(Buffer::stale(isize::MAX as usize).is_err());
+    }
+
+    #[test]
+    fn what_is_given_back_serves_again_but_never_where_zeros_are_asked_for() {
+        let len = 3_333_333;
+        let mut first = Buffer::stale(len).unwrap();
+        first.bytes_mut().fill(7);
+        let place = first.bytes().as_ptr();
+        drop(first);
+        assert!(Buffer::zeroed(len).unwrap().bytes().iter().all(|&b| b == 0));
+        let second = Buffer::stale(len - 5).unwrap();
+        assert_eq!((second.bytes().len(), second.bytes().as_ptr()), (len - 5, place));
+        assert_ne!(Buffer::stale(len).unwrap().bytes().as_ptr(), place);
     }
 }

@@ -4,7 +4,7 @@ use crate::{Cx, Shape, Tensor, Tier};
 
 /// Calls `body` with a context of every tier this machine has and 1, 2 and 3 threads.
 pub(crate) fn on_every_tier(body: impl Fn(&Cx)) {
-    for tier in [Tier::Portable, Tier::Avx2, Tier::Avx512] {
+    for tier in Tier::ALL {
         for threads in [1, 2, 3] {
             if let Ok(cx) = Cx::with_threads(threads).expect("threads start").with_tier(tier) {
                 body(&cx);

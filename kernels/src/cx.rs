@@ -20,10 +20,12 @@ pub enum Device {
 pub enum Tier {
     /// What every machine has.
     Portable,
-    /// AVX2 and FMA.
+    /// AVX2, FMA and F16C.
     Avx2,
-    /// AVX-512 F, BW, DQ and VL.
+    /// AVX-512 F, BW, DQ and VL; dot products of narrow numbers as in [`Tier::Avx2`].
     Avx512,
+    /// AVX-512 with the dot products of BF16 and VNNI.
+    Avx512Dot,
 }
 
 /// Says where and how operations run; every operation takes one. Cheap to clone.
@@ -52,10 +54,12 @@ pub(crate) trait RowKernel: Sync {
 // --- impl Tier ---
 
 impl Tier {
+    /// Every tier, from the narrowest to the widest.
+    pub const ALL: [Self; 4] = [Self::Portable, Self::Avx2, Self::Avx512, Self::Avx512Dot];
+
     /// Returns the widest tier of this machine.
     pub fn detect() -> Self {
-        let tiers = [Self::Avx512, Self::Avx2];
-        tiers.into_iter().find(|tier| tier.present()).unwrap_or(Self::Portable)
+        Self::ALL.into_iter().rfind(|tier| tier.present()).unwrap_or(Self::Portable)
     }
 
     /// Says whether this machine has the instructions of the tier.
@@ -63,7 +67,9 @@ impl Tier {
         match self {
             Self::Portable => true,
             #[cfg(target_arch = "x86_64")]
-            Self::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
+            Self::Avx2 => {
+                is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c")
+            }
             #[cfg(target_arch = "x86_64")]
             Self::Avx512 => {
                 is_x86_feature_detected!("avx512f")
@@ -71,6 +77,12 @@ impl Tier {
                     && is_x86_feature_detected!("avx512dq")
                     && is_x86_feature_detected!("avx512vl")
                     && Self::Avx2.present()
+            }
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512Dot => {
+                is_x86_feature_detected!("avx512bf16")
+                    && is_x86_feature_detected!("avx512vnni")
+                    && Self::Avx512.present()
             }
             #[cfg(not(target_arch = "x86_64"))]
             _ => false,
@@ -141,7 +153,13 @@ impl Cpu<'_> {
         match self.tier {
             // SAFETY: a context holds a tier only after `Tier::present` (detect, with_tier).
             #[cfg(target_arch = "x86_64")]
-            Tier::Avx512 => unsafe { crate::isa::avx512::launch(kernel) },
+            Tier::Avx512Dot if K::DOTS => unsafe { crate::isa::avx512::launch_dot(kernel) },
+            // SAFETY: as above; a wider tier has the instructions of the narrower ones.
+            #[cfg(target_arch = "x86_64")]
+            Tier::Avx512 if K::DOTS => unsafe { crate::isa::avx2::launch(kernel) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Tier::Avx512Dot | Tier::Avx512 => unsafe { crate::isa::avx512::launch(kernel) },
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
             Tier::Avx2 => unsafe { crate::isa::avx2::launch(kernel) },
@@ -157,8 +175,13 @@ impl Cpu<'_> {
         let grain = (TASK / (width * R::COST)).max(1);
         self.pool.chunks(out, grain * width, |chunk, out| {
             let first = chunk * grain;
-            self.launch(SomeRows { kernel, first, width, out });
+            self.some_rows(kernel, first, width, out);
         });
+    }
+
+    /// Fills `out` with rows of `width` from the `first` on, on this thread.
+    pub(crate) fn some_rows<R: RowKernel>(self, kernel: &R, first: usize, width: usize, out: &mut [f32]) {
+        self.launch(SomeRows { kernel, first, width, out });
     }
 }
 

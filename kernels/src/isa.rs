@@ -13,15 +13,19 @@ pub(crate) use portable::Portable;
 
 /// Lanes of a vector, on every tier: reductions have the same tree everywhere.
 pub(crate) const LANES: usize = 16;
+/// Bytes of four weights of each of sixteen outputs.
+pub(crate) const QUAD: usize = 64;
 
 /// One tier's lanes. A value is the proof that this machine has the tier's instructions.
 pub(crate) trait Isa: Copy {
     /// Sixteen lanes.
     type V: Copy;
-    /// Rows of a linear tile whose sums fit the registers.
-    const TILE_ROWS: usize;
-    /// Whether there are registers for several panels beside several rows.
-    const WIDE: bool;
+    /// Sixteen pairs of `bf16`: two weights of each of sixteen outputs.
+    type Pairs: Copy;
+    /// Rows that tiles of linear layers come in, most first: their sums fit the registers.
+    const ROW_TILES: &'static [usize];
+    /// Words that a pair of activations takes in a packed row.
+    const PAIR_WORDS: usize;
 
     fn splat(self, x: f32) -> Self::V;
     fn load(self, x: &[f32; LANES]) -> Self::V;
@@ -45,6 +49,22 @@ pub(crate) trait Isa: Copy {
     fn where_lt(self, a: Self::V, b: Self::V, yes: Self::V, no: Self::V) -> Self::V;
     /// Asks for the cache line of `x`, which will be read soon.
     fn prefetch<T>(self, x: &T);
+    /// Asks for the cache line so many bytes behind `x`, which need not be there.
+    fn prefetch_ahead<T>(self, x: &T, bytes: usize);
+    /// Widens sixteen `f16`, given as their bits.
+    fn load_f16(self, x: &[u16; LANES]) -> Self::V;
+    fn load_u8(self, x: &[u8; LANES]) -> Self::V;
+    fn load_pairs(self, x: &[[bf16; 2]; LANES]) -> Self::Pairs;
+    /// Rounds activations to `bf16` and lays each pair of them in `PAIR_WORDS` words, from the first.
+    fn round_pairs(self, x: &[f32; LANES]) -> [u32; LANES];
+    /// Adds `x[1] * w[1]`, then `x[0] * w[0]`, to each row's sum; the products are exact, each addition is rounded.
+    fn fma_pairs<const R: usize>(self, x: &[u32], w: Self::Pairs, sums: [Self::V; R]) -> [Self::V; R];
+    /// Exact dot products of `R` rows of 32 bytes, above -128 and of known totals, with a block of sixteen outputs:
+    /// `[8][16 outputs][4]` signed bytes.
+    fn dot_bytes<const R: usize>(self, w: &[[u8; QUAD]; 8], x: &[[i8; 32]; R], totals: &[f32; R]) -> [Self::V; R];
+    /// Exact dot products with a block of unsigned half bytes: the lower halves of `[4][16 outputs][4]` are the first
+    /// sixteen weights of each output, the upper halves the last.
+    fn dot_halves<const R: usize>(self, w: &[[u8; QUAD]; 4], x: &[[i8; 32]; R]) -> [Self::V; R];
 
     /// Loads up to sixteen elements and fills the rest.
     #[inline(always)]
@@ -99,8 +119,19 @@ pub(crate) trait Isa: Copy {
     }
 }
 
+/// The `f32` bits of a number rounded to `bf16`, ties to even.
+#[inline(always)]
+pub(crate) fn bf16_bits(x: f32) -> u32 {
+    let bits = x.to_bits();
+    let rounded = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) & 0xffff_0000;
+    // What is not a number stays so, whichever of its bits are cut off.
+    if x.is_nan() { (bits | 0x0040_0000) & 0xffff_0000 } else { rounded }
+}
+
 /// A computation that is compiled once per tier. `run` is `#[inline(always)]` in every implementation.
 pub(crate) trait Kernel {
+    /// Whether it takes dot products of narrow numbers: only then is it compiled for the tier that has them.
+    const DOTS: bool = false;
     type Out;
     fn run<I: Isa>(self, isa: I) -> Self::Out;
 }

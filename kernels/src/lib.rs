@@ -33,6 +33,7 @@ mod isa;
 mod maths;
 pub mod ops;
 mod pool;
+mod scratch;
 mod shape;
 mod tensor;
 

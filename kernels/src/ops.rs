@@ -4,8 +4,11 @@
 mod activation;
 mod attention;
 mod conv1d;
+mod conv2d;
+mod conv_transpose1d;
 mod elementwise;
 mod embedding;
+mod group_norm;
 mod kv;
 mod linear;
 mod mel;
@@ -16,13 +19,19 @@ mod rows;
 mod softmax;
 mod stft;
 
-pub use activation::{gelu_erf, gelu_tanh, relu, sigmoid, silu, silu_mul};
-pub use attention::{AttnRow, AttnSpan, Reach, attention, paged_attention};
+pub use activation::{gelu_erf, gelu_tanh, relu, sigmoid, silu, silu_mul, silu_mul_halves, snake};
+pub use attention::{AttnRow, AttnSpan, Reach, attention, attention_joined, paged_attention};
+pub use conv_transpose1d::{ConvTranspose1d, conv_transpose1d, pack_conv_transpose1d};
 pub use conv1d::{Conv1d, DepthwiseConv1d, Taps, conv1d, depthwise_conv1d, pack_conv1d, pack_depthwise_conv1d};
+pub use conv2d::{Conv2d, Grid, conv2d, pack_conv2d};
 pub use elementwise::{add, add_channels, mul, mul_channels, scale};
 pub use embedding::embedding;
+pub use group_norm::{GroupNorm, group_norm};
 pub use kv::{KvPages, KvRow, KvSize, PAGE_TOKENS};
-pub use linear::{Activation, Epilogue, PackedLinear, Precision, linear, linear_with, pack_linear};
+pub use linear::{
+    Activation, BlockFormat, Epilogue, Input, PackedLinear, Precision, linear, linear_of, linear_with, pack_blocks,
+    pack_linear,
+};
 pub use mel::{LogMel, MEL_HOP, MEL_N_FFT};
 pub use norm::{Gain, layer_norm, rms_norm};
 pub use pick::{TopK, argmax, top_k};

@@ -87,10 +87,27 @@ impl Element for u8 {
 impl Tensor {
     /// Makes a tensor of zeros in host memory.
     pub fn zeros(dtype: DType, shape: impl Into<Shape>) -> Result<Self, KernelError> {
-        let shape = shape.into();
+        Self::of(Buffer::zeroed, dtype, shape.into())
+    }
+
+    /// Makes a tensor for an operation's result: `write` writes every element, none of which is zero before.
+    pub(crate) fn written<T: Element>(
+        shape: impl Into<Shape>,
+        write: impl FnOnce(&mut [T]),
+    ) -> Result<Self, KernelError> {
+        let mut tensor = Self::of(Buffer::stale, T::DTYPE, shape.into())?;
+        write(tensor.as_mut_slice()?);
+        Ok(tensor)
+    }
+
+    fn of(
+        buffer: impl Fn(usize) -> Result<Buffer, KernelError>,
+        dtype: DType,
+        shape: Shape,
+    ) -> Result<Self, KernelError> {
         let bytes = shape.len().checked_mul(dtype.size());
         let bytes = bytes.ok_or(KernelError::Memory { bytes: usize::MAX })?;
-        Ok(Self { buffer: Arc::new(Buffer::zeroed(bytes)?), start: 0, shape, dtype, device: Device::Cpu })
+        Ok(Self { buffer: Arc::new(buffer(bytes)?), start: 0, shape, dtype, device: Device::Cpu })
     }
 
     /// Copies elements into a tensor of the given shape.

@@ -191,7 +191,7 @@ pub struct ModelSettings {
     pub serve: bool,
     /// `weights`: `"package"` (the default, fetched by `mstar pull`), or a folder.
     pub weights: Weights,
-    /// `precision`: `"f32"` or `"bf16"`, for its components wherever they are used. Default `"f32"`.
+    /// `precision`: `"f32"`, `"bf16"`, `"q8"` or `"q4"`, for its components wherever they are used. Default `"f32"`.
     pub precision: Precision,
     /// `walks`: the walks that are served. Default: all.
     pub walks: Vec<String>,
@@ -211,8 +211,12 @@ pub enum Weights {
 pub enum Precision {
     /// Exact float32.
     F32,
-    /// bfloat16 weights, float32 sums.
+    /// bfloat16 weights and activations, float32 sums.
     Bf16,
+    /// Eight-bit weights and activations with a scale per 32, float32 sums.
+    Q8,
+    /// Four-bit weights with a scale per 32, eight-bit activations, float32 sums.
+    Q4,
 }
 
 /// `[[placement]]`: where a component runs, for which walks, and how it batches.

@@ -146,6 +146,8 @@ fn placed(placement: &Placement, deployment: &Deployment, zoo: &Zoo) -> Result<P
         precision: match settings.precision {
             mstar_config::Precision::F32 => Precision::F32,
             mstar_config::Precision::Bf16 => Precision::Bf16,
+            mstar_config::Precision::Q8 => Precision::Q8,
+            mstar_config::Precision::Q4 => Precision::Q4,
         },
         weights,
         limits: BatchLimits {

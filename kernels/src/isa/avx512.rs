@@ -4,27 +4,41 @@ use std::arch::x86_64::*;
 
 use half::bf16;
 
-use super::{Isa, Kernel, LANES};
+use super::{Isa, Kernel, LANES, QUAD, bf16_bits};
 
-/// The proof that this machine has AVX-512 F, BW, DQ and VL: only [`launch`] makes one.
+/// The proof that this machine has AVX-512 F, BW, DQ and VL, and with `DOT` also BF16 and VNNI: only [`launch`] and
+/// [`launch_dot`] make one.
 #[derive(Clone, Copy)]
-pub(crate) struct Avx512(());
+pub(crate) struct Avx512<const DOT: bool>(());
 
-/// Runs a kernel compiled for this tier.
+const NO_DOTS: &str = "invariant: kernels that take dot products say so in Kernel::DOTS";
+
+/// Runs a kernel compiled for this tier without dot products.
 ///
 /// # Safety
 /// The machine has the features named below.
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
 pub(crate) unsafe fn launch<K: Kernel>(kernel: K) -> K::Out {
-    kernel.run(Avx512(()))
+    assert!(!K::DOTS, "{NO_DOTS}");
+    kernel.run(Avx512::<false>(()))
 }
 
-// SAFETY of every block below: `self` exists only inside `launch`, whose caller vouched for the features; the
-// pointers come from references to whole arrays.
-impl Isa for Avx512 {
+/// Runs a kernel compiled for this tier with dot products.
+///
+/// # Safety
+/// The machine has the features named below.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx512vnni,avx2,fma,f16c")]
+pub(crate) unsafe fn launch_dot<K: Kernel>(kernel: K) -> K::Out {
+    kernel.run(Avx512::<true>(()))
+}
+
+// SAFETY of every block below: `self` exists only inside `launch` and `launch_dot`, whose caller vouched for the
+// features; the pointers come from references to whole arrays.
+impl<const DOT: bool> Isa for Avx512<DOT> {
     type V = __m512;
-    const TILE_ROWS: usize = 12;
-    const WIDE: bool = true;
+    type Pairs = __m512i;
+    const ROW_TILES: &'static [usize] = &[16, 8, 4, 1];
+    const PAIR_WORDS: usize = 1;
 
     #[inline(always)]
     fn splat(self, x: f32) -> Self::V {
@@ -121,4 +135,112 @@ impl Isa for Avx512 {
         // SAFETY: see above; a prefetch reads nothing.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(x).cast()) }
     }
+
+    #[inline(always)]
+    fn prefetch_ahead<T>(self, x: &T, bytes: usize) {
+        // SAFETY: see above; a prefetch reads nothing, wherever it points.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(x).wrapping_byte_add(bytes).cast()) }
+    }
+
+    #[inline(always)]
+    fn load_f16(self, x: &[u16; LANES]) -> Self::V {
+        // SAFETY: see above; an f16 is 16 bits.
+        unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(x.as_ptr().cast())) }
+    }
+
+    #[inline(always)]
+    fn load_u8(self, x: &[u8; LANES]) -> Self::V {
+        // SAFETY: see above.
+        unsafe { _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(x.as_ptr().cast()))) }
+    }
+
+    #[inline(always)]
+    fn load_pairs(self, x: &[[bf16; 2]; LANES]) -> Self::Pairs {
+        // SAFETY: see above; sixteen pairs are 64 bytes.
+        unsafe { _mm512_loadu_si512(x.as_ptr().cast()) }
+    }
+
+    #[inline(always)]
+    fn round_pairs(self, x: &[f32; LANES]) -> [u32; LANES] {
+        let (bits, mut words) = (x.map(bf16_bits), [0; LANES]);
+        for (word, pair) in words.iter_mut().zip(bits.as_chunks::<2>().0) {
+            *word = (pair[0] >> 16) | pair[1];
+        }
+        words
+    }
+
+    #[inline(always)]
+    fn fma_pairs<const R: usize>(self, x: &[u32], w: Self::Pairs, mut sums: [Self::V; R]) -> [Self::V; R] {
+        assert!(DOT, "{NO_DOTS}");
+        let Some(x) = x.first_chunk::<R>() else { return sums };
+        for (sum, &x) in sums.iter_mut().zip(x) {
+            // SAFETY: see above; both types are 64 bytes in which every bit pattern is a value.
+            *sum = unsafe {
+                let w = std::mem::transmute::<__m512i, __m512bh>(w);
+                let x = std::mem::transmute::<__m512i, __m512bh>(_mm512_set1_epi32(x.cast_signed()));
+                _mm512_dpbf16_ps(*sum, w, x)
+            };
+        }
+        sums
+    }
+
+    #[inline(always)]
+    fn dot_bytes<const R: usize>(self, w: &[[u8; QUAD]; 8], x: &[[i8; 32]; R], totals: &[f32; R]) -> [Self::V; R] {
+        assert!(DOT, "{NO_DOTS}");
+        // SAFETY: see above; a quad is one register.
+        unsafe {
+            // Weights are offset by 128 to become unsigned; the sums start at what that adds.
+            let (flip, mut sums) = (_mm512_set1_epi8(-128), [_mm512_setzero_si512(); R]);
+            for (sum, total) in sums.iter_mut().zip(totals) {
+                *sum = _mm512_cvtps_epi32(self.splat(-128.0 * total));
+            }
+            for (quad, w) in w.iter().enumerate() {
+                let w = _mm512_xor_si512(_mm512_loadu_si512(w.as_ptr().cast()), flip);
+                for (sum, x) in sums.iter_mut().zip(x) {
+                    *sum = _mm512_dpbusd_epi32(*sum, w, four(x, quad));
+                }
+            }
+            floats(self, sums)
+        }
+    }
+
+    #[inline(always)]
+    fn dot_halves<const R: usize>(self, w: &[[u8; QUAD]; 4], x: &[[i8; 32]; R]) -> [Self::V; R] {
+        assert!(DOT, "{NO_DOTS}");
+        // SAFETY: as in `dot_bytes`.
+        unsafe {
+            let (low, mut sums) = (_mm512_set1_epi8(15), [_mm512_setzero_si512(); R]);
+            for (quad, w) in w.iter().enumerate() {
+                let w = _mm512_loadu_si512(w.as_ptr().cast());
+                let first = _mm512_and_si512(w, low);
+                let second = _mm512_and_si512(_mm512_srli_epi16::<4>(w), low);
+                for (sum, x) in sums.iter_mut().zip(x) {
+                    *sum = _mm512_dpbusd_epi32(*sum, first, four(x, quad));
+                    *sum = _mm512_dpbusd_epi32(*sum, second, four(x, quad + 4));
+                }
+            }
+            floats(self, sums)
+        }
+    }
+}
+
+/// Four bytes of a row, sixteen times.
+///
+/// # Safety
+/// The machine has AVX-512 F.
+#[inline(always)]
+unsafe fn four(x: &[i8; 32], quad: usize) -> __m512i {
+    let bytes = x.as_chunks::<4>().0[quad].map(i8::cast_unsigned);
+    // SAFETY: by contract.
+    unsafe { _mm512_set1_epi32(i32::from_le_bytes(bytes)) }
+}
+
+#[inline(always)]
+fn floats<const DOT: bool, const R: usize>(isa: Avx512<DOT>, sums: [__m512i; R]) -> [__m512; R] {
+    let mut out = [isa.splat(0.0); R];
+    for (out, sum) in out.iter_mut().zip(sums) {
+        // SAFETY: see above.
+        *out = unsafe { _mm512_cvtepi32_ps(sum) };
+    }
+    out
 }

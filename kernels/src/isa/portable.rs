@@ -2,9 +2,9 @@
 
 use std::array::from_fn;
 
-use half::bf16;
+use half::{bf16, f16};
 
-use super::{Isa, LANES};
+use super::{Isa, LANES, QUAD, bf16_bits};
 
 /// The tier every machine has.
 #[derive(Clone, Copy)]
@@ -18,8 +18,9 @@ impl Portable {
 
 impl Isa for Portable {
     type V = [f32; LANES];
-    const TILE_ROWS: usize = 2;
-    const WIDE: bool = false;
+    type Pairs = [[bf16; 2]; LANES];
+    const ROW_TILES: &'static [usize] = &[2, 1];
+    const PAIR_WORDS: usize = 2;
 
     #[inline(always)]
     fn splat(self, x: f32) -> Self::V {
@@ -95,4 +96,66 @@ impl Isa for Portable {
 
     #[inline(always)]
     fn prefetch<T>(self, _x: &T) {}
+
+    #[inline(always)]
+    fn prefetch_ahead<T>(self, _x: &T, _bytes: usize) {}
+
+    #[inline(always)]
+    fn load_f16(self, x: &[u16; LANES]) -> Self::V {
+        from_fn(|i| f16::from_bits(x[i]).to_f32())
+    }
+
+    #[inline(always)]
+    fn load_u8(self, x: &[u8; LANES]) -> Self::V {
+        from_fn(|i| f32::from(x[i]))
+    }
+
+    #[inline(always)]
+    fn load_pairs(self, x: &[[bf16; 2]; LANES]) -> Self::Pairs {
+        *x
+    }
+
+    #[inline(always)]
+    fn round_pairs(self, x: &[f32; LANES]) -> [u32; LANES] {
+        x.map(bf16_bits)
+    }
+
+    #[inline(always)]
+    fn fma_pairs<const R: usize>(self, x: &[u32], w: Self::Pairs, mut sums: [Self::V; R]) -> [Self::V; R] {
+        for (sum, x) in sums.iter_mut().zip(x.as_chunks::<2>().0) {
+            let (low, high) = (f32::from_bits(x[0]), f32::from_bits(x[1]));
+            *sum = from_fn(|i| (sum[i] + high * w[i][1].to_f32()) + low * w[i][0].to_f32());
+        }
+        sums
+    }
+
+    #[inline(always)]
+    fn dot_bytes<const R: usize>(self, w: &[[u8; QUAD]; 8], x: &[[i8; 32]; R], _: &[f32; R]) -> [Self::V; R] {
+        let mut sums = [[0i32; LANES]; R];
+        for (quad, w) in w.iter().enumerate() {
+            add_quad(&w.map(u8::cast_signed), quad, x, &mut sums);
+        }
+        sums.map(|sums| sums.map(|sum| sum as f32))
+    }
+
+    #[inline(always)]
+    fn dot_halves<const R: usize>(self, w: &[[u8; QUAD]; 4], x: &[[i8; 32]; R]) -> [Self::V; R] {
+        let mut sums = [[0i32; LANES]; R];
+        for (quad, w) in w.iter().enumerate() {
+            add_quad(&w.map(|byte| (byte & 15) as i8), quad, x, &mut sums);
+            add_quad(&w.map(|byte| (byte >> 4) as i8), quad + 4, x, &mut sums);
+        }
+        sums.map(|sums| sums.map(|sum| sum as f32))
+    }
+}
+
+#[inline(always)]
+fn add_quad<const R: usize>(w: &[i8; QUAD], quad: usize, x: &[[i8; 32]; R], sums: &mut [[i32; LANES]; R]) {
+    for (sums, x) in sums.iter_mut().zip(x) {
+        for (sum, w) in sums.iter_mut().zip(w.as_chunks::<4>().0) {
+            for (&w, &x) in w.iter().zip(&x[4 * quad..][..4]) {
+                *sum += i32::from(w) * i32::from(x);
+            }
+        }
+    }
 }

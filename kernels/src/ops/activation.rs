@@ -3,7 +3,7 @@
 use crate::cx::RowKernel;
 use crate::error::need;
 use crate::isa::{Isa, LANES};
-use crate::{Cx, KernelError, Tensor, maths};
+use crate::{Cx, KernelError, Shape, Tensor, maths};
 
 /// x * Phi(x), with the error function.
 pub fn gelu_erf(cx: &Cx, x: &Tensor) -> Result<Tensor, KernelError> {
@@ -35,7 +35,26 @@ pub fn silu_mul(cx: &Cx, gate: &Tensor, up: &Tensor) -> Result<Tensor, KernelErr
     let cpu = cx.cpu_for("silu_mul")?;
     need(gate.shape() == up.shape(), "silu_mul", "both sides have one shape", &[gate.shape(), up.shape()])?;
     let kernel = SiluMul { gate: gate.f32s()?, up: up.f32s()?, width: gate.shape().width() };
-    Tensor::filled(gate.shape(), |out| cpu.rows(out, kernel.width, &kernel))
+    Tensor::written(gate.shape(), |out| cpu.rows(out, kernel.width, &kernel))
+}
+
+/// [`silu_mul`] of the first and the second half of each row: what one layer that is gate and up at once gives.
+pub fn silu_mul_halves(cx: &Cx, x: &Tensor) -> Result<Tensor, KernelError> {
+    let cpu = cx.cpu_for("silu_mul_halves")?;
+    let kernel = SiluMulHalves::new(x)?;
+    Tensor::written(x.shape().with_width(kernel.width), |out| cpu.rows(out, kernel.width, &kernel))
+}
+
+/// x + sin(alpha x)^2 / (alpha + 1e-9), with an `alpha` per column: the activation of neural audio codecs.
+pub fn snake(cx: &Cx, x: &Tensor, alpha: &Tensor) -> Result<Tensor, KernelError> {
+    let cpu = cx.cpu_for("snake")?;
+    let width = x.shape().width();
+    let fits = x.shape().rank() > 0 && alpha.shape() == Shape::from([width]);
+    need(fits, "snake", "alpha is as long as a row", &[x.shape(), alpha.shape()])?;
+    let alpha = alpha.f32s()?;
+    let inverse: Vec<f32> = alpha.iter().map(|alpha| 1.0 / (alpha + 1e-9)).collect();
+    let kernel = Snake { x: x.f32s()?, alpha, inverse: &inverse };
+    Tensor::written(x.shape(), |out| cpu.rows(out, width, &kernel))
 }
 
 /// A function of one number, as lanes.
@@ -50,7 +69,7 @@ pub(crate) trait LaneFn: Sync {
 pub(crate) fn map(cx: &Cx, op: &'static str, x: &Tensor, function: impl LaneFn) -> Result<Tensor, KernelError> {
     let cpu = cx.cpu_for(op)?;
     let kernel = Map { x: x.f32s()?, width: x.shape().width(), function };
-    Tensor::filled(x.shape(), |out| cpu.rows(out, kernel.width, &kernel))
+    Tensor::written(x.shape(), |out| cpu.rows(out, kernel.width, &kernel))
 }
 
 // --- functions ---
@@ -152,6 +171,54 @@ impl RowKernel for SiluMul<'_> {
     }
 }
 
+/// [`silu_mul_halves`], row by row.
+pub(super) struct SiluMulHalves<'a> {
+    x: &'a [f32],
+    width: usize,
+}
+
+// --- impl SiluMulHalves ---
+
+impl<'a> SiluMulHalves<'a> {
+    pub(super) fn new(x: &'a Tensor) -> Result<Self, KernelError> {
+        let even = x.shape().rank() > 0 && x.shape().width().is_multiple_of(2);
+        need(even, "silu_mul_halves", "rows have two halves", &[x.shape()])?;
+        Ok(Self { x: x.f32s()?, width: x.shape().width() / 2 })
+    }
+}
+
+impl RowKernel for SiluMulHalves<'_> {
+    const COST: usize = 6;
+
+    #[inline(always)]
+    fn row<I: Isa>(&self, isa: I, row: usize, out: &mut [f32]) {
+        let (gate, up) = self.x[row * 2 * self.width..][..2 * self.width].split_at(self.width);
+        let halves = SiluMul { gate, up, width: self.width };
+        halves.row(isa, 0, out);
+    }
+}
+
+struct Snake<'a> {
+    x: &'a [f32],
+    alpha: &'a [f32],
+    inverse: &'a [f32],
+}
+
+impl RowKernel for Snake<'_> {
+    const COST: usize = 4;
+
+    #[inline(always)]
+    fn row<I: Isa>(&self, isa: I, row: usize, out: &mut [f32]) {
+        let x = &self.x[row * out.len()..][..out.len()];
+        let columns = self.alpha.chunks(LANES).zip(self.inverse.chunks(LANES));
+        for ((x, out), (alpha, inverse)) in x.chunks(LANES).zip(out.chunks_mut(LANES)).zip(columns) {
+            let x = isa.load_part(x, 0.0);
+            let squared = maths::sin_squared(isa, isa.mul(isa.load_part(alpha, 0.0), x));
+            isa.store_part(isa.fma(squared, isa.load_part(inverse, 0.0), x), out);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -192,6 +259,34 @@ mod tests {
             let want: Vec<f32> = pairs.map(|(a, b)| a * b).collect();
             close(silu_mul(cx, &gate, &up).unwrap().f32s().unwrap(), &want, 0.0);
             assert!(silu_mul(cx, &gate, &random(2, [19, 5])).is_err());
+        });
+    }
+
+    #[test]
+    fn halves_of_a_row_are_gate_and_up() {
+        let x = random(1, [5, 38]);
+        on_every_tier(|cx| {
+            let (gate, up) =
+                (crate::ops::columns(cx, &x, 0..19).unwrap(), crate::ops::columns(cx, &x, 19..38).unwrap());
+            let (whole, apart) = (silu_mul_halves(cx, &x).unwrap(), silu_mul(cx, &gate, &up).unwrap());
+            assert_eq!((whole.dims(), whole.bytes()), (apart.dims(), apart.bytes()));
+            assert!(silu_mul_halves(cx, &random(2, [2, 3])).is_err());
+        });
+    }
+
+    #[test]
+    fn snake_follows_its_definition() {
+        let (x, alpha) = (random(1, [9, 37]), random(2, [37]));
+        let alpha = Tensor::from_f32(alpha.f32s().unwrap().iter().map(|a| 1.5 + a).collect(), [37]).unwrap();
+        let pairs = x.f32s().unwrap().iter().zip(alpha.f32s().unwrap().iter().cycle());
+        let want: Vec<f32> = pairs
+            .map(|(&x, &a)| (f64::from(x), f64::from(a)))
+            .map(|(x, a)| (x + (a * x).sin().powi(2) / (a + 1e-9)) as f32)
+            .collect();
+        on_every_tier(|cx| {
+            close(snake(cx, &x, &alpha).unwrap().f32s().unwrap(), &want, 1e-6);
+            rows_do_not_see_their_batch(37, |x| snake(cx, x, &alpha).unwrap());
+            assert!(snake(cx, &x, &random(3, [36])).is_err());
         });
     }
 }

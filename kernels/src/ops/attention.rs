@@ -27,6 +27,8 @@ pub enum Reach {
     Causal,
     /// The last so many up to its own position, which counts.
     Window(usize),
+    /// Those up to the end of its own block of so many positions: text before, and all of the block that is decoded.
+    Blocks(usize),
 }
 
 /// Queries of one sequence: rows `rows` of the batch. Unless the reach is full they are the last of the `kv_len`
@@ -72,13 +74,12 @@ pub fn paged_attention(
     need(heads_fit && q.dims()[2] == size.head_dim, "paged_attention", rule, &[q.shape()])?;
     validate(q.dims()[0], size, rows)?;
     let shared = Shared { q: q.f32s()?, heads: q.dims()[1], size, scale };
-    Tensor::zeros(DType::F32, q.shape()).and_then(|mut out| {
-        match kv.dtype() {
-            DType::BF16 => shared.attend(cpu, kv.layer::<bf16>(layer)?, rows, out.f32s_mut()?),
-            _ => shared.attend(cpu, kv.layer::<f32>(layer)?, rows, out.f32s_mut()?),
-        }
-        Ok(out)
-    })
+    let mut out = Tensor::written(q.shape(), |out: &mut [f32]| out.fill(0.0))?;
+    match kv.dtype() {
+        DType::BF16 => shared.attend(cpu, kv.layer::<bf16>(layer)?, rows, out.f32s_mut()?),
+        _ => shared.attend(cpu, kv.layer::<f32>(layer)?, rows, out.f32s_mut()?),
+    }
+    Ok(out)
 }
 
 /// softmax(q k^T * scale) v of plain tensors, span by span: `q` is `[rows, heads, head_dim]`, `k` and `v` are
@@ -92,24 +93,64 @@ pub fn attention(
 ) -> Result<Tensor, KernelError> {
     let fits = k.shape().rank() == 3 && k.shape() == v.shape();
     need(fits, "attention", "k and v are [keys, kv heads, head_dim]", &[k.shape(), v.shape()])?;
-    let mut tables: Vec<Vec<u32>> = Vec::with_capacity(spans.len());
-    let mut pages = 0;
-    for span in spans {
-        below("attention", "end of the keys", span.keys.end, k.dims()[0] + 1)?;
-        let count = span.keys.len().div_ceil(PAGE_TOKENS);
-        tables.push((pages..pages + count).map(|page| page as u32).collect());
-        pages += count;
+    let spread = Spread::of(spans, k.dims()[0])?;
+    let mut kv = KvPages::passing(spread.size(k.dims()[1], k.dims()[2]))?;
+    kv.append(cx, 0, (k, v), &spread.kept())?;
+    paged_attention(cx, q, &kv, 0, &spread.rows(), scale)
+}
+
+/// [`attention`] of queries, keys and values side by side, `[rows, (heads + 2 * kv heads) * head_dim]`; returns
+/// `[rows, heads, head_dim]`.
+pub fn attention_joined(
+    cx: &Cx,
+    qkv: &Tensor,
+    (kv_heads, head_dim): (usize, usize),
+    spans: &[AttnSpan],
+    scale: f32,
+) -> Result<Tensor, KernelError> {
+    let spread = Spread::of(spans, qkv.shape().height())?;
+    let mut kv = KvPages::passing(spread.size(kv_heads, head_dim))?;
+    let q = kv.append_joined(cx, 0, qkv, None, &spread.kept())?;
+    paged_attention(cx, &q, &kv, 0, &spread.rows(), scale)
+}
+
+/// Spans whose keys lie in pages of their own, one after the other.
+struct Spread<'a> {
+    spans: &'a [AttnSpan],
+    tables: Vec<Vec<u32>>,
+    pages: usize,
+}
+
+// --- impl Spread ---
+
+impl<'a> Spread<'a> {
+    fn of(spans: &'a [AttnSpan], keys: usize) -> Result<Self, KernelError> {
+        let mut tables: Vec<Vec<u32>> = Vec::with_capacity(spans.len());
+        let mut pages = 0;
+        for span in spans {
+            below("attention", "end of the keys", span.keys.end, keys + 1)?;
+            let count = span.keys.len().div_ceil(PAGE_TOKENS);
+            tables.push((pages..pages + count).map(|page| page as u32).collect());
+            pages += count;
+        }
+        Ok(Self { spans, tables, pages })
     }
-    let size = KvSize { layers: 1, pages, heads: k.dims()[1], head_dim: k.dims()[2] };
-    let mut kv = KvPages::new(size, DType::F32)?;
-    let parts = spans.iter().zip(&tables);
-    let kept: Vec<KvRow<'_>> =
-        parts.clone().map(|(span, table)| KvRow { rows: span.keys.clone(), table, first: 0 }).collect();
-    kv.append(cx, 0, (k, v), &kept)?;
-    let rows: Vec<AttnRow<'_>> = parts
-        .map(|(span, table)| AttnRow { rows: span.rows.clone(), table, kv_len: span.keys.len(), reach: span.reach })
-        .collect();
-    paged_attention(cx, q, &kv, 0, &rows, scale)
+
+    fn size(&self, heads: usize, head_dim: usize) -> KvSize {
+        KvSize { layers: 1, pages: self.pages, heads, head_dim }
+    }
+
+    fn kept(&self) -> Vec<KvRow<'_>> {
+        let parts = self.spans.iter().zip(&self.tables);
+        parts.map(|(span, table)| KvRow { rows: span.keys.clone(), table, first: 0 }).collect()
+    }
+
+    fn rows(&self) -> Vec<AttnRow<'_>> {
+        let parts = self.spans.iter().zip(&self.tables);
+        parts
+            .map(|(span, table)| AttnRow { rows: span.rows.clone(), table, kv_len: span.keys.len(), reach: span.reach })
+            .collect()
+    }
 }
 
 fn validate(count: usize, size: KvSize, rows: &[AttnRow<'_>]) -> Result<(), KernelError> {
@@ -141,6 +182,7 @@ impl AttnRow<'_> {
             Reach::Full => 0..self.kv_len,
             Reach::Causal => 0..end,
             Reach::Window(count) => end.saturating_sub(count)..end,
+            Reach::Blocks(count) => 0..end.next_multiple_of(count.max(1)).min(self.kv_len),
         }
     }
 }

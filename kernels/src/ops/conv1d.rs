@@ -1,11 +1,13 @@
 //! Convolution over time of rows of channels, dense and depthwise.
 //!
-//! The dense one lays the taps of an output row side by side and is a linear layer from there on, rows and all.
+//! The dense one lays the taps of an output row side by side, as rows are needed, and is a linear layer from there on.
 
-use super::linear::{Epilogue, PackedLinear, Precision, linear_with, pack};
+use std::ops::Range;
+
+use super::linear::{Epilogue, PackedLinear, Precision, RowSource, linear_with, pack, run};
 use crate::cx::RowKernel;
 use crate::error::need;
-use crate::isa::{Isa, LANES};
+use crate::isa::Isa;
 use crate::{Cx, KernelError, Shape, Tensor};
 
 /// Where the taps of a convolution lie.
@@ -71,6 +73,15 @@ impl Taps {
     }
 }
 
+// --- impl Conv1d ---
+
+impl Conv1d {
+    /// A convolution whose weights are packed already, tap after tap of all channels.
+    pub(super) fn of(linear: PackedLinear, channels: usize, kernel: usize, taps: Taps) -> Self {
+        Self { linear, channels, kernel, taps }
+    }
+}
+
 /// Packs a weight of shape `[outputs, channels, kernel]` and a bias of shape `[outputs]`.
 pub fn pack_conv1d(
     weight: &Tensor,
@@ -95,10 +106,14 @@ pub fn conv1d(cx: &Cx, x: &Tensor, conv: &Conv1d, epilogue: Epilogue<'_>) -> Res
     if conv.kernel == 1 && conv.taps == Taps::default() {
         return linear_with(cx, x, &conv.linear, epilogue);
     }
-    let (rows, width) = (conv.taps.outputs(x.dims()[0], conv.kernel), conv.linear.inputs());
-    let gather = Gather { x: x.f32s()?, rows: x.dims()[0], channels: conv.channels, taps: conv.taps };
-    let side_by_side = Tensor::filled([rows, width], |out| cpu.rows(out, width, &gather))?;
-    linear_with(cx, &side_by_side, &conv.linear, epilogue)
+    let shape = Shape::from([conv.taps.outputs(x.dims()[0], conv.kernel), conv.linear.outputs()]);
+    if let Some(residual) = epilogue.residual {
+        let rule = "the residual is of the output's shape";
+        need(residual.shape() == shape, "conv1d", rule, &[residual.shape(), shape])?;
+    }
+    let gather =
+        Gather { x: x.f32s()?, rows: x.dims()[0], channels: conv.channels, kernel: conv.kernel, taps: conv.taps };
+    run(cpu, &gather, &conv.linear, epilogue, shape)
 }
 
 /// Packs a weight of shape `[channels, 1, kernel]` or `[channels, kernel]` and a bias of shape `[channels]`.
@@ -136,27 +151,29 @@ pub fn depthwise_conv1d(cx: &Cx, x: &Tensor, conv: &DepthwiseConv1d) -> Result<T
     let bias = conv.bias.as_ref().map(Tensor::f32s).transpose()?;
     let lanes =
         Depthwise { x: x.f32s()?, rows: x.dims()[0], weight: conv.weight.f32s()?, bias, channels, taps: conv.taps };
-    Tensor::filled([rows, channels], |out| cpu.rows(out, channels, &lanes))
+    Tensor::written([rows, channels], |out| cpu.rows(out, channels, &lanes))
 }
 
 struct Gather<'a> {
     x: &'a [f32],
     rows: usize,
     channels: usize,
+    kernel: usize,
     taps: Taps,
 }
 
-impl RowKernel for Gather<'_> {
-    const COST: usize = 1;
-
-    #[inline(always)]
-    fn row<I: Isa>(&self, _isa: I, row: usize, out: &mut [f32]) {
-        for (tap, out) in out.chunks_exact_mut(self.channels).enumerate() {
-            match self.taps.source(row, tap, self.rows) {
-                Some(source) => out.copy_from_slice(&self.x[source * self.channels..][..self.channels]),
-                None => out.fill(0.0),
+impl RowSource for Gather<'_> {
+    fn rows<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<f32>) -> &'s [f32] {
+        scratch.clear();
+        for row in rows {
+            for tap in 0..self.kernel {
+                match self.taps.source(row, tap, self.rows) {
+                    Some(source) => scratch.extend_from_slice(&self.x[source * self.channels..][..self.channels]),
+                    None => scratch.resize(scratch.len() + self.channels, 0.0),
+                }
             }
         }
+        scratch
     }
 }
 
@@ -172,21 +189,23 @@ struct Depthwise<'a> {
 impl RowKernel for Depthwise<'_> {
     const COST: usize = 6;
 
+    /// Tap after tap over the whole row: each channel's sum is a chain over the taps.
     #[inline(always)]
     fn row<I: Isa>(&self, isa: I, row: usize, out: &mut [f32]) {
-        for (i, out) in out.chunks_mut(LANES).enumerate() {
-            let at = i * LANES;
-            let mut sum = match self.bias {
-                Some(bias) => isa.load_part(&bias[at..][..out.len()], 0.0),
-                None => isa.splat(0.0),
-            };
-            for (tap, weight) in self.weight.chunks_exact(self.channels).enumerate() {
-                if let Some(source) = self.taps.source(row, tap, self.rows) {
-                    let x = isa.load_part(&self.x[source * self.channels + at..][..out.len()], 0.0);
-                    sum = isa.fma(isa.load_part(&weight[at..][..out.len()], 0.0), x, sum);
-                }
+        match self.bias {
+            Some(bias) => out.copy_from_slice(bias),
+            None => out.fill(0.0),
+        }
+        for (tap, weight) in self.weight.chunks_exact(self.channels.max(1)).enumerate() {
+            let Some(source) = self.taps.source(row, tap, self.rows) else { continue };
+            let (x, x_rest) = self.x[source * self.channels..][..self.channels].as_chunks();
+            let (weight, weight_rest) = weight.as_chunks();
+            let (sums, sums_rest) = out.as_chunks_mut();
+            for ((sum, x), weight) in sums.iter_mut().zip(x).zip(weight) {
+                isa.store(isa.fma(isa.load(weight), isa.load(x), isa.load(sum)), sum);
             }
-            isa.store_part(sum, out);
+            let sum = isa.load_part(sums_rest, 0.0);
+            isa.store_part(isa.fma(isa.load_part(weight_rest, 0.0), isa.load_part(x_rest, 0.0), sum), sums_rest);
         }
     }
 }

@@ -45,7 +45,7 @@ fn zip<F: PairFn>(cx: &Cx, op: &'static str, a: &Tensor, b: &Tensor) -> Result<T
     let cpu = cx.cpu_for(op)?;
     let one_row = b.len() != a.len();
     let kernel = Zip::<F> { a: a.f32s()?, b: b.f32s()?, one_row, width: a.shape().width(), function: F::default() };
-    Tensor::filled(a.shape(), |out| cpu.rows(out, kernel.width, &kernel))
+    Tensor::written(a.shape(), |out| cpu.rows(out, kernel.width, &kernel))
 }
 
 trait PairFn: Sync + Default {

@@ -21,7 +21,7 @@ pub fn embedding(cx: &Cx, table: &Tensor, ids: &[u32]) -> Result<Tensor, KernelE
 
 fn gather<T: Lanes>(table: &Tensor, ids: &[u32]) -> Result<Tensor, KernelError> {
     let (items, width) = (table.as_slice::<T>()?, table.dims()[1]);
-    Tensor::filled([ids.len(), width], |out: &mut [f32]| {
+    Tensor::written([ids.len(), width], |out: &mut [f32]| {
         for (out, &id) in out.chunks_exact_mut(width.max(1)).zip(ids) {
             for (out, &item) in out.iter_mut().zip(&items[id as usize * width..]) {
                 *out = item.wide();

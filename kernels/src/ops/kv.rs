@@ -13,6 +13,8 @@ use crate::isa::{LANES, Lanes};
 use crate::pool::Disjoint;
 use crate::{Cx, DType, KernelError, Shape, Tensor};
 
+mod joined;
+
 /// Tokens of a page.
 pub const PAGE_TOKENS: usize = LANES;
 
@@ -65,6 +67,19 @@ impl KvSize {
     pub(super) fn value_run(&self) -> usize {
         self.padded() * LANES
     }
+
+    fn key_shape(&self) -> Shape {
+        Shape::from([self.layers, self.pages, self.heads, self.head_dim, LANES])
+    }
+
+    fn value_shape(&self) -> Shape {
+        Shape::from([self.layers, self.pages, self.heads, LANES, self.padded()])
+    }
+
+    fn check(&self) -> Result<(), KernelError> {
+        let given = Shape::from([self.heads, self.head_dim]);
+        need(self.heads > 0 && self.head_dim > 0, "kv_pages", "heads have at least one element", &[given])
+    }
 }
 
 // --- impl KvPages ---
@@ -75,19 +90,26 @@ impl KvPages {
         if dtype != DType::F32 && dtype != DType::BF16 {
             return Err(KernelError::DType { op: "kv_pages", want: DType::F32, got: dtype });
         }
-        let rule = "heads have at least one element";
-        need(size.heads > 0 && size.head_dim > 0, "kv_pages", rule, &[Shape::from([size.heads, size.head_dim])])?;
-        let keys = Tensor::zeros(dtype, [size.layers, size.pages, size.heads, size.head_dim, LANES])?;
-        let values = Tensor::zeros(dtype, [size.layers, size.pages, size.heads, LANES, size.padded()])?;
+        size.check()?;
+        let (keys, values) = (Tensor::zeros(dtype, size.key_shape())?, Tensor::zeros(dtype, size.value_shape())?);
         Ok(Self { size, keys, values })
+    }
+
+    /// Makes pages of `f32` for one call. What is not stored there is whatever was left: queries never see it.
+    pub(super) fn passing(size: KvSize) -> Result<Self, KernelError> {
+        size.check()?;
+        let left = |_: &mut [f32]| {};
+        Ok(Self {
+            size,
+            keys: Tensor::written(size.key_shape(), left)?,
+            values: Tensor::written(size.value_shape(), left)?,
+        })
     }
 
     /// Makes pages of what [`KvPages::into_parts`] gave; the parts stay shared until they are written to.
     pub fn from_parts(size: KvSize, keys: Tensor, values: Tensor) -> Result<Self, KernelError> {
-        let KvSize { layers, pages, heads, head_dim } = size;
-        let key_shape = Shape::from([layers, pages, heads, head_dim, LANES]);
-        let value_shape = Shape::from([layers, pages, heads, LANES, size.padded()]);
-        let fits = keys.shape() == key_shape && values.shape() == value_shape && keys.dtype() == values.dtype();
+        let shapes = (keys.shape(), values.shape());
+        let fits = shapes == (size.key_shape(), size.value_shape()) && keys.dtype() == values.dtype();
         need(fits, "kv_pages", "the parts are pages of this size", &[keys.shape(), values.shape()])?;
         Ok(Self { size, keys, values })
     }
@@ -167,7 +189,7 @@ impl KvPages {
     }
 
     /// Resolves rows of the batch to (row, page, place in the page); refuses what is out of range or named twice.
-    fn slots(&self, count: usize, rows: &[KvRow<'_>]) -> Result<Vec<(usize, usize, usize)>, KernelError> {
+    fn slots(&self, count: usize, rows: &[KvRow<'_>]) -> Result<Vec<Slot>, KernelError> {
         let mut slots = Vec::with_capacity(count);
         for part in rows {
             below("kv_append", "row", part.rows.end, count + 1)?;
@@ -189,37 +211,75 @@ impl KvPages {
         cpu: Cpu<'_>,
         layer: usize,
         (k, v): (&[f32], &[f32]),
-        slots: &[(usize, usize, usize)],
+        slots: &[Slot],
     ) -> Result<(), KernelError> {
-        let (size, key_layer, value_layer) = (self.size, self.keys_per_layer(), self.values_per_layer());
-        let keys = Disjoint::new(&mut self.keys.as_mut_slice::<T>()?[layer * key_layer..][..key_layer]);
-        let values = Disjoint::new(&mut self.values.as_mut_slice::<T>()?[layer * value_layer..][..value_layer]);
-        let width = size.head_dim;
+        let (heads, width) = (self.size.heads, self.size.head_dim);
+        let places = self.places::<T>(layer)?;
         let one_head = |head: usize| {
-            for &(row, page, token) in slots {
-                let run = page * size.heads + head;
-                // SAFETY: runs of different heads are disjoint, and a head is one task.
-                let (keys, values) = unsafe {
-                    (
-                        keys.part(run * size.key_run(), size.key_run()),
-                        values.part(run * size.value_run() + token * size.padded(), width),
-                    )
-                };
-                let at = (row * size.heads + head) * width;
-                for (out, &x) in keys[token..].iter_mut().step_by(LANES).zip(&k[at..][..width]) {
-                    *out = T::narrow(x);
-                }
-                for (out, &x) in values.iter_mut().zip(&v[at..][..width]) {
-                    *out = T::narrow(x);
+            for &slot in slots {
+                let at = (slot.0 * heads + head) * width;
+                // SAFETY: a head is one task.
+                unsafe {
+                    places.put_key(head, slot, &k[at..][..width]);
+                    places.put_value(head, slot, &v[at..][..width]);
                 }
             }
         };
-        if slots.len() * size.heads * width < 8_192 {
-            (0..size.heads).for_each(one_head);
+        if slots.len() * heads * width < 8_192 {
+            (0..heads).for_each(one_head);
         } else {
-            cpu.pool.each(size.heads, one_head);
+            cpu.pool.each(heads, one_head);
         }
         Ok(())
+    }
+
+    fn places<T: Lanes>(&mut self, layer: usize) -> Result<Places<'_, T>, KernelError> {
+        let (size, key_layer, value_layer) = (self.size, self.keys_per_layer(), self.values_per_layer());
+        let keys = Disjoint::new(&mut self.keys.as_mut_slice::<T>()?[layer * key_layer..][..key_layer]);
+        let values = Disjoint::new(&mut self.values.as_mut_slice::<T>()?[layer * value_layer..][..value_layer]);
+        Ok(Places { size, keys, values })
+    }
+}
+
+/// A row of the batch, its page, and its place in the page.
+type Slot = (usize, usize, usize);
+
+/// One layer's pages, for writing by several threads.
+struct Places<'a, T> {
+    size: KvSize,
+    keys: Disjoint<'a, T>,
+    values: Disjoint<'a, T>,
+}
+
+// --- impl Places ---
+
+impl<T: Lanes> Places<'_, T> {
+    /// Stores the key of one head.
+    ///
+    /// # Safety
+    /// No other thread writes a key of this head.
+    #[inline(always)]
+    unsafe fn put_key(&self, head: usize, (_, page, token): Slot, key: &[f32]) {
+        let (run, size) = (page * self.size.heads + head, self.size.key_run());
+        // SAFETY: runs of different heads are disjoint, and the head is the caller's.
+        let keys = unsafe { self.keys.part(run * size, size) };
+        for (out, &x) in keys[token..].iter_mut().step_by(LANES).zip(key) {
+            *out = T::narrow(x);
+        }
+    }
+
+    /// Stores the value of one head.
+    ///
+    /// # Safety
+    /// No other thread writes a value of this head.
+    #[inline(always)]
+    unsafe fn put_value(&self, head: usize, (_, page, token): Slot, value: &[f32]) {
+        let at = (page * self.size.heads + head) * self.size.value_run() + token * self.size.padded();
+        // SAFETY: as in `put_key`.
+        let values = unsafe { self.values.part(at, value.len()) };
+        for (out, &x) in values.iter_mut().zip(value) {
+            *out = T::narrow(x);
+        }
     }
 }
 

@@ -1,35 +1,65 @@
 //! y = x W^T, with weights packed once for streaming, and what follows it fused.
 //!
-//! Every (row, output) is one chain of multiply-adds over K, from the first to the last: no tile, batch or thread
-//! changes it.
+//! Every (row, output) is one chain over K, from the first to the last: no tile, batch or thread changes it.
 
 use half::bf16;
 
 use crate::cx::Cpu;
 use crate::error::need;
-use crate::isa::{LANES, Lanes};
-use crate::pool::Disjoint;
+use crate::isa::Isa;
+use crate::ops::activation::{GeluErf, GeluTanh, LaneFn, Relu, Silu};
 use crate::{Cx, DType, KernelError, Shape, Tensor};
 
+mod blocks;
+mod floats;
+mod gguf;
+mod input;
+mod pack;
+mod pairs;
+mod rows;
 mod tile;
-use tile::{Finish, Tiles, row_tiles};
+use blocks::{BlockProduct, Blocks};
+use floats::Floats;
+pub use gguf::BlockFormat;
+pub use input::{Input, linear_of};
+pub(super) use pack::pack;
+use pairs::Pairs;
+pub(super) use rows::RowSource;
+use rows::Rows;
+use tile::{Finish, Product, row_tiles};
 
-/// The form weights are kept and multiplied in; sums are `f32` in each.
+/// The form that a layer is kept and multiplied in; sums are `f32` in each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Precision {
-    /// `f32` weights.
+    /// `f32` weights and activations. Weights that `bf16` holds exactly are stored so, which changes no result.
     F32,
-    /// Weights rounded to `bf16`, `f32` activations.
+    /// Weights and activations rounded to `bf16`, whose products are exact.
     Bf16,
+    /// Weights of eight bits with a scale per 32, activations rounded likewise.
+    Q8,
+    /// Weights of four bits with a scale (of GGUF's Q4_K, also a minimum) per 32, activations rounded to eight bits.
+    Q4,
 }
 
-/// Weights of a linear layer: panels of sixteen outputs, each `[K][16]`, and the bias, both padded with zeros.
+/// Weights of a linear layer in panels of sixteen outputs, and the bias, both padded with zeros.
 #[derive(Clone, Debug)]
 pub struct PackedLinear {
     pub(super) outputs: usize,
     pub(super) inputs: usize,
-    pub(super) panels: Tensor,
-    pub(super) bias: Option<Tensor>,
+    weights: Weights,
+    bias: Option<Tensor>,
+}
+
+/// Bytes of rows, in `f32`, that are packed at a time: they stay in the last cache beside the weights.
+const ROUND: usize = 4 << 20;
+
+#[derive(Clone, Debug)]
+enum Weights {
+    /// `[panels][K][16]` of `f32`, or of `bf16` that hold the same numbers.
+    Floats(Tensor),
+    /// `[panels][K/2][16][2]` of `bf16`.
+    Pairs(Tensor),
+    Blocks(Blocks),
 }
 
 /// The function applied to the sum.
@@ -57,6 +87,22 @@ pub struct Epilogue<'a> {
     pub residual: Option<&'a Tensor>,
 }
 
+// --- impl Activation ---
+
+impl Activation {
+    /// The function's lanes.
+    #[inline(always)]
+    pub(super) fn lanes<I: Isa>(self, isa: I, x: I::V) -> I::V {
+        match self {
+            Self::None => x,
+            Self::GeluErf => GeluErf.lanes(isa, x),
+            Self::GeluTanh => GeluTanh.lanes(isa, x),
+            Self::Relu => Relu.lanes(isa, x),
+            Self::Silu => Silu.lanes(isa, x),
+        }
+    }
+}
+
 // --- impl PackedLinear ---
 
 impl PackedLinear {
@@ -72,12 +118,20 @@ impl PackedLinear {
 
     /// Returns the form of the weights.
     pub fn precision(&self) -> Precision {
-        if self.panels.dtype() == DType::BF16 { Precision::Bf16 } else { Precision::F32 }
+        match &self.weights {
+            Weights::Floats(_) => Precision::F32,
+            Weights::Pairs(_) => Precision::Bf16,
+            Weights::Blocks(blocks) if blocks.kind == blocks::Kind::Bytes => Precision::Q8,
+            Weights::Blocks(_) => Precision::Q4,
+        }
     }
 
     /// Returns the bytes that one use of the weights streams.
     pub fn bytes(&self) -> usize {
-        self.panels.bytes().len()
+        match &self.weights {
+            Weights::Floats(panels) | Weights::Pairs(panels) => panels.bytes().len(),
+            Weights::Blocks(blocks) => blocks.panels.bytes().len(),
+        }
     }
 }
 
@@ -89,53 +143,16 @@ pub fn pack_linear(weight: &Tensor, bias: Option<&Tensor>, precision: Precision)
     pack(weight, bias, precision, (outputs, inputs), |n, k| n * inputs + k)
 }
 
-/// Packs a weight whose element for output `n` and input `k` lies at `place(n, k)`.
-pub(super) fn pack(
-    weight: &Tensor,
-    bias: Option<&Tensor>,
-    precision: Precision,
+/// Packs the blocks of a GGUF tensor of shape `[outputs, inputs]`, as they lie in the file, and a bias of shape
+/// `[outputs]`.
+pub fn pack_blocks(
+    format: BlockFormat,
+    bytes: &[u8],
     (outputs, inputs): (usize, usize),
-    place: impl Fn(usize, usize) -> usize,
+    bias: Option<&Tensor>,
 ) -> Result<PackedLinear, KernelError> {
-    let panels = match (weight.dtype(), precision) {
-        (DType::BF16, Precision::F32) => panels::<bf16, f32>(weight, outputs, inputs, place),
-        (DType::BF16, Precision::Bf16) => panels::<bf16, bf16>(weight, outputs, inputs, place),
-        (_, Precision::F32) => panels::<f32, f32>(weight, outputs, inputs, place),
-        (_, Precision::Bf16) => panels::<f32, bf16>(weight, outputs, inputs, place),
-    }?;
-    let bias = match bias {
-        None => None,
-        Some(bias) => {
-            let fits = bias.shape() == Shape::from([outputs]);
-            need(fits, "pack_linear", "the bias is [outputs]", &[bias.shape(), Shape::from([outputs, inputs])])?;
-            let wide = bias.to_f32()?;
-            let items = wide.f32s()?;
-            Some(Tensor::filled([outputs.next_multiple_of(LANES)], |out: &mut [f32]| {
-                out[..outputs].copy_from_slice(items);
-            })?)
-        }
-    };
-    Ok(PackedLinear { outputs, inputs, panels, bias })
-}
-
-fn panels<F: Lanes, T: Lanes>(
-    weight: &Tensor,
-    outputs: usize,
-    inputs: usize,
-    place: impl Fn(usize, usize) -> usize,
-) -> Result<Tensor, KernelError> {
-    let items: &[F] = weight.as_slice()?;
-    let count = outputs.div_ceil(LANES);
-    Tensor::filled([count, inputs, LANES], |out: &mut [T]| {
-        for (panel, out) in out.chunks_exact_mut((inputs * LANES).max(1)).enumerate() {
-            let first = panel * LANES;
-            for lane in 0..LANES.min(outputs - first) {
-                for k in 0..inputs {
-                    out[k * LANES + lane] = T::narrow(items[place(first + lane, k)].wide());
-                }
-            }
-        }
-    })
+    let weights = Weights::Blocks(gguf::blocks(format, bytes, (outputs, inputs))?);
+    Ok(PackedLinear { outputs, inputs, weights, bias: pack::pad_bias(bias, outputs)? })
 }
 
 /// x W^T + bias, for `x` of shape `[.., inputs]`.
@@ -145,73 +162,73 @@ pub fn linear(cx: &Cx, x: &Tensor, weight: &PackedLinear) -> Result<Tensor, Kern
 
 /// [`linear`] with an activation and a residual fused behind it.
 pub fn linear_with(cx: &Cx, x: &Tensor, weight: &PackedLinear, epilogue: Epilogue<'_>) -> Result<Tensor, KernelError> {
-    let cpu = cx.cpu_for("linear")?;
-    let (inputs, outputs) = (weight.inputs, weight.outputs);
-    let fits = x.shape().rank() > 0 && x.shape().width() == inputs;
-    need(fits, "linear", "the input's rows are as long as the weight's", &[x.shape(), Shape::from([outputs, inputs])])?;
-    let shape = x.shape().with_width(outputs);
-    if let Some(residual) = epilogue.residual {
-        need(residual.shape() == shape, "linear", "the residual is of the output's shape", &[residual.shape(), shape])?;
-    }
-    let finish = Finish {
-        bias: weight.bias.as_ref().map(Tensor::f32s).transpose()?,
-        activation: epilogue.activation,
-        residual: epilogue.residual.map(Tensor::f32s).transpose()?,
-    };
-    let product = Product { x: x.f32s()?, rows: shape.height(), inputs, outputs, finish };
-    let panels = &weight.panels;
-    match panels.dtype() {
-        DType::BF16 => product.on(cpu, shape, panels.as_slice::<bf16>()?),
-        _ => product.on(cpu, shape, panels.f32s()?),
-    }
+    linear_of(cx, Input::Rows(x), weight, epilogue)
 }
 
-struct Product<'a> {
-    x: &'a [f32],
-    rows: usize,
-    inputs: usize,
-    outputs: usize,
-    finish: Finish<'a>,
-}
-
-/// Multiply-adds that one task should have at least: some 2 us.
-const TASK: usize = 64 << 10;
-/// Bytes of packed rows that stay in the second-level cache while panels pass by.
-const BLOCK: usize = 384 << 10;
-
-impl Product<'_> {
-    fn on<W: Lanes>(&self, cpu: Cpu<'_>, shape: Shape, weight: &[W]) -> Result<Tensor, KernelError> {
-        Tensor::filled(shape, |y| {
-            let tiles = row_tiles(cpu, self.rows);
-            let packed = tile::pack_rows(cpu, self.x, self.inputs, &tiles);
-            self.multiply(cpu, weight, &tiles, &packed, y);
-        })
-    }
-
-    /// Splits the output in blocks of rows times groups of panels, one task each.
-    fn multiply<W: Lanes>(&self, cpu: Cpu<'_>, weight: &[W], tiles: &[(usize, usize)], packed: &[f32], y: &mut [f32]) {
-        let panels = self.outputs.div_ceil(LANES);
-        let tallest = tiles.first().map_or(1, |tile| tile.1);
-        let per_block = (BLOCK / (tallest * self.inputs * size_of::<f32>()).max(1)).clamp(1, tiles.len().max(1));
-        let block_rows = (per_block * tallest).min(self.rows.max(1));
-        let group = TASK.div_ceil(block_rows * self.inputs.max(1) * LANES).next_multiple_of(4);
-        let groups = panels.div_ceil(group);
-        let y = Disjoint::new(y);
-        cpu.pool.each(tiles.len().div_ceil(per_block) * groups, |task| {
-            let first = (task / groups) * per_block;
-            let start = (task % groups) * group;
-            cpu.launch(Tiles {
-                weight,
-                inputs: self.inputs,
-                outputs: self.outputs,
-                panels: start..panels.min(start + group),
-                tiles: &tiles[first..tiles.len().min(first + per_block)],
-                packed,
-                finish: &self.finish,
-                y: &y,
-            });
+/// The layer's results for the rows of a source, of which `shape` says how many.
+pub(super) fn run<S: RowSource>(
+    cpu: Cpu<'_>,
+    source: &S,
+    weight: &PackedLinear,
+    epilogue: Epilogue<'_>,
+    shape: Shape,
+) -> Result<Tensor, KernelError> {
+    let (rows, outputs) = (shape.height(), weight.outputs);
+    let bias = weight.bias.as_ref().map(Tensor::f32s).transpose()?;
+    let residual = epilogue.residual.map(Tensor::f32s).transpose()?;
+    let round = (ROUND / (weight.inputs.max(1) * size_of::<f32>())).max(1).next_multiple_of(48);
+    let mut outcome = Ok(());
+    let y = Tensor::written(shape, |y: &mut [f32]| {
+        outcome = (0..rows).step_by(round).try_for_each(|start| {
+            let part = start * outputs..rows.min(start + round) * outputs;
+            let residual = residual.map(|residual| &residual[part.clone()]);
+            let finish = Finish { bias, activation: epilogue.activation, residual };
+            let from = Rows { source, start, width: weight.inputs };
+            multiply(cpu, &from, weight, finish, &mut y[part])
         });
+    })?;
+    outcome.map(|()| y)
+}
+
+/// Packs the rows for the weights' form and runs the product.
+fn multiply<S: RowSource>(
+    cpu: Cpu<'_>,
+    from: &Rows<'_, S>,
+    weight: &PackedLinear,
+    finish: Finish<'_>,
+    y: &mut [f32],
+) -> Result<(), KernelError> {
+    let (inputs, outputs) = (weight.inputs, weight.outputs);
+    let count = y.len() / outputs.max(1);
+    match &weight.weights {
+        Weights::Floats(panels) => {
+            let tiles = &row_tiles::<false>(cpu, count);
+            let (rows, row_bytes) = (&floats::pack_rows(cpu, from, tiles), inputs * size_of::<f32>());
+            match panels.dtype() {
+                DType::BF16 => {
+                    let form = Floats { panels: panels.as_slice::<bf16>()?, rows, inputs };
+                    Product { form, tiles, inputs, row_bytes, outputs, finish }.run(cpu, y);
+                }
+                _ => {
+                    let form = Floats { panels: panels.f32s()?, rows, inputs };
+                    Product { form, tiles, inputs, row_bytes, outputs, finish }.run(cpu, y);
+                }
+            }
+        }
+        Weights::Pairs(panels) => {
+            let tiles = &row_tiles::<true>(cpu, count);
+            let rows = &pairs::pack_rows(cpu, from, tiles);
+            let form = Pairs { panels: panels.as_slice()?, rows, inputs };
+            Product { form, tiles, inputs, row_bytes: rows.row_bytes, outputs, finish }.run(cpu, y);
+        }
+        Weights::Blocks(blocks) => {
+            let tiles = &row_tiles::<true>(cpu, count);
+            let rows = &blocks::pack_rows(cpu, from, tiles);
+            let form = BlockProduct { kind: blocks.kind, panels: blocks.panels.as_slice()?, rows };
+            Product { form, tiles, inputs, row_bytes: rows.row_bytes(), outputs, finish }.run(cpu, y);
+        }
     }
+    Ok(())
 }
 
 #[cfg(test)]

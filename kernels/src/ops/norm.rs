@@ -17,9 +17,8 @@ pub enum Gain {
 /// x / sqrt(mean(x^2) + eps), times the gain.
 pub fn rms_norm(cx: &Cx, x: &Tensor, weight: &Tensor, eps: f32, gain: Gain) -> Result<Tensor, KernelError> {
     let cpu = cx.cpu_for("rms_norm")?;
-    let width = fits("rms_norm", x, Some(weight))?;
-    let kernel = RmsNorm { x: x.f32s()?, weight: weight.f32s()?, width, eps, plus: f32::from(gain as u8) };
-    Tensor::filled(x.shape(), |out| cpu.rows(out, width, &kernel))
+    let kernel = RmsNorm::new(x, weight, eps, gain)?;
+    Tensor::written(x.shape(), |out| cpu.rows(out, kernel.width, &kernel))
 }
 
 /// (x - mean) / sqrt(variance + eps), times the weight, plus the bias; without them when they are `None`.
@@ -31,11 +30,8 @@ pub fn layer_norm(
     eps: f32,
 ) -> Result<Tensor, KernelError> {
     let cpu = cx.cpu_for("layer_norm")?;
-    let width = fits("layer_norm", x, weight)?;
-    fits("layer_norm", x, bias)?;
-    let (weight, bias) = (weight.map(Tensor::f32s).transpose()?, bias.map(Tensor::f32s).transpose()?);
-    let kernel = LayerNorm { x: x.f32s()?, weight, bias, width, eps };
-    Tensor::filled(x.shape(), |out| cpu.rows(out, width, &kernel))
+    let kernel = LayerNorm::new(x, weight, bias, eps)?;
+    Tensor::written(x.shape(), |out| cpu.rows(out, kernel.width, &kernel))
 }
 
 fn fits(op: &'static str, x: &Tensor, vector: Option<&Tensor>) -> Result<usize, KernelError> {
@@ -47,12 +43,22 @@ fn fits(op: &'static str, x: &Tensor, vector: Option<&Tensor>) -> Result<usize, 
     Ok(width)
 }
 
-struct RmsNorm<'a> {
+/// [`rms_norm`], row by row.
+pub(super) struct RmsNorm<'a> {
     x: &'a [f32],
     weight: &'a [f32],
     width: usize,
     eps: f32,
     plus: f32,
+}
+
+// --- impl RmsNorm ---
+
+impl<'a> RmsNorm<'a> {
+    pub(super) fn new(x: &'a Tensor, weight: &'a Tensor, eps: f32, gain: Gain) -> Result<Self, KernelError> {
+        let width = fits("rms_norm", x, Some(weight))?;
+        Ok(Self { x: x.f32s()?, weight: weight.f32s()?, width, eps, plus: f32::from(gain as u8) })
+    }
 }
 
 impl RowKernel for RmsNorm<'_> {
@@ -75,12 +81,29 @@ impl RowKernel for RmsNorm<'_> {
     }
 }
 
-struct LayerNorm<'a> {
+/// [`layer_norm`], row by row.
+pub(super) struct LayerNorm<'a> {
     x: &'a [f32],
     weight: Option<&'a [f32]>,
     bias: Option<&'a [f32]>,
     width: usize,
     eps: f32,
+}
+
+// --- impl LayerNorm ---
+
+impl<'a> LayerNorm<'a> {
+    pub(super) fn new(
+        x: &'a Tensor,
+        weight: Option<&'a Tensor>,
+        bias: Option<&'a Tensor>,
+        eps: f32,
+    ) -> Result<Self, KernelError> {
+        let width = fits("layer_norm", x, weight)?;
+        fits("layer_norm", x, bias)?;
+        let (weight, bias) = (weight.map(Tensor::f32s).transpose()?, bias.map(Tensor::f32s).transpose()?);
+        Ok(Self { x: x.f32s()?, weight, bias, width, eps })
+    }
 }
 
 impl RowKernel for LayerNorm<'_> {

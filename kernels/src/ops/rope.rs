@@ -5,6 +5,8 @@ use crate::error::need;
 use crate::isa::Isa;
 use crate::{Cx, KernelError, Shape, Tensor};
 
+const RULE: &str = "x is [rows, heads, width] and the angles [rows, at most width / 2]";
+
 /// Which elements of a head make a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RopePairs {
@@ -45,18 +47,23 @@ impl RopeAngles {
     pub fn rows(&self) -> usize {
         self.rows
     }
+
+    /// Refuses so many rows of heads so wide, unless there are angles for them.
+    pub(super) fn fit(&self, rows: usize, width: usize) -> Result<(), KernelError> {
+        let given = Shape::from([self.rows, self.pairs]);
+        need(rows == self.rows && 2 * self.pairs <= width, "rope", RULE, &[Shape::from([rows, width]), given])
+    }
 }
 
 /// Turns `x` of shape `[rows, heads, width]`; elements beyond twice the number of pairs stay as they are.
 pub fn rope(cx: &Cx, x: &Tensor, angles: &RopeAngles, pairs: RopePairs) -> Result<Tensor, KernelError> {
     let cpu = cx.cpu_for("rope")?;
     let shape = x.shape();
-    let fits = shape.rank() == 3 && x.dims()[0] == angles.rows && 2 * angles.pairs <= shape.width();
-    let given = Shape::from([angles.rows, angles.pairs]);
-    need(fits, "rope", "x is [rows, heads, width] and the angles [rows, at most width / 2]", &[shape, given])?;
+    need(shape.rank() == 3, "rope", RULE, &[shape])?;
+    angles.fit(x.dims()[0], x.dims()[2])?;
     let width = x.dims()[1] * x.dims()[2];
     let kernel = Rope { x: x.f32s()?, width, head: x.dims()[2], angles, pairs };
-    Tensor::filled(shape, |out| cpu.rows(out, width, &kernel))
+    Tensor::written(shape, |out| cpu.rows(out, width, &kernel))
 }
 
 struct Rope<'a> {
@@ -72,18 +79,30 @@ impl RowKernel for Rope<'_> {
 
     #[inline(always)]
     fn row<I: Isa>(&self, isa: I, row: usize, out: &mut [f32]) {
-        let count = self.angles.pairs;
-        let cos = &self.angles.cos[row * count..][..count];
-        let sin = &self.angles.sin[row * count..][..count];
         let heads = self.x[row * self.width..][..self.width].chunks_exact(self.head);
         for (x, out) in heads.zip(out.chunks_exact_mut(self.head)) {
-            match self.pairs {
-                RopePairs::Halves => halves(isa, x, (cos, sin), out),
-                RopePairs::Adjacent => adjacent(x, (cos, sin), out),
-            }
-            out[2 * count..].copy_from_slice(&x[2 * count..]);
+            turn_head(isa, x, (self.angles, row), self.pairs, out);
         }
     }
+}
+
+/// Turns one head of a row.
+#[inline(always)]
+pub(super) fn turn_head<I: Isa>(
+    isa: I,
+    x: &[f32],
+    (angles, row): (&RopeAngles, usize),
+    pairs: RopePairs,
+    out: &mut [f32],
+) {
+    let count = angles.pairs;
+    let cos = &angles.cos[row * count..][..count];
+    let sin = &angles.sin[row * count..][..count];
+    match pairs {
+        RopePairs::Halves => halves(isa, x, (cos, sin), out),
+        RopePairs::Adjacent => adjacent(x, (cos, sin), out),
+    }
+    out[2 * count..].copy_from_slice(&x[2 * count..]);
 }
 
 /// Uses no fused multiply-add: whole vectors and the rest of a head round alike, on every tier.

@@ -12,7 +12,7 @@ pub fn columns(cx: &Cx, x: &Tensor, range: Range<usize>) -> Result<Tensor, Kerne
     below("columns", "end", range.end, width + 1)?;
     below("columns", "start", range.start, range.end + 1)?;
     let items = x.f32s()?;
-    Tensor::filled(x.shape().with_width(range.len()), |out: &mut [f32]| {
+    Tensor::written(x.shape().with_width(range.len()), |out: &mut [f32]| {
         let rows = items.chunks_exact(width.max(1));
         for (out, row) in out.chunks_exact_mut(range.len().max(1)).zip(rows) {
             out.copy_from_slice(&row[range.clone()]);
@@ -28,7 +28,7 @@ pub fn concat_columns(cx: &Cx, parts: &[&Tensor]) -> Result<Tensor, KernelError>
     need(!parts.is_empty() && same, "concat_columns", "outer extents agree", &shapes)?;
     let width = shapes.iter().map(Shape::width).sum();
     let items = parts.iter().map(|part| part.f32s()).collect::<Result<Vec<_>, _>>()?;
-    Tensor::filled(shapes[0].with_width(width), |out: &mut [f32]| {
+    Tensor::written(shapes[0].with_width(width), |out: &mut [f32]| {
         for (row, mut out) in out.chunks_exact_mut(width.max(1)).enumerate() {
             for (items, shape) in items.iter().zip(&shapes) {
                 let (head, tail) = out.split_at_mut(shape.width());
@@ -47,7 +47,7 @@ pub fn concat_rows(cx: &Cx, parts: &[&Tensor]) -> Result<Tensor, KernelError> {
     need(!parts.is_empty() && same && shapes[0].rank() > 0, "concat_rows", "inner extents agree", &shapes)?;
     let count = shapes.iter().map(|shape| shape.dims()[0]).sum();
     let items = parts.iter().map(|part| part.f32s()).collect::<Result<Vec<_>, _>>()?;
-    Tensor::filled(shapes[0].with_first(count), |mut out: &mut [f32]| {
+    Tensor::written(shapes[0].with_first(count), |mut out: &mut [f32]| {
         for items in items {
             let (head, tail) = out.split_at_mut(items.len());
             head.copy_from_slice(items);
@@ -65,7 +65,7 @@ pub fn take_rows(cx: &Cx, x: &Tensor, rows: &[usize]) -> Result<Tensor, KernelEr
     }
     let stride: usize = x.dims()[1..].iter().product();
     let items = x.f32s()?;
-    Tensor::filled(x.shape().with_first(rows.len()), |out: &mut [f32]| {
+    Tensor::written(x.shape().with_first(rows.len()), |out: &mut [f32]| {
         for (out, &row) in out.chunks_exact_mut(stride.max(1)).zip(rows) {
             out.copy_from_slice(&items[row * stride..][..stride]);
         }
@@ -78,7 +78,7 @@ pub fn transpose(cx: &Cx, x: &Tensor) -> Result<Tensor, KernelError> {
     need(x.shape().rank() == 2, "transpose", "x is a matrix", &[x.shape()])?;
     let (height, width) = (x.dims()[0], x.dims()[1]);
     let items = x.f32s()?;
-    Tensor::filled([width, height], |out: &mut [f32]| {
+    Tensor::written([width, height], |out: &mut [f32]| {
         for (column, out) in out.chunks_exact_mut(height.max(1)).enumerate() {
             for (row, out) in out.iter_mut().enumerate() {
                 *out = items[row * width + column];

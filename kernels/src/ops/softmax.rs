@@ -17,7 +17,7 @@ pub fn log_softmax(cx: &Cx, x: &Tensor) -> Result<Tensor, KernelError> {
 fn rowwise<F: Finish>(cx: &Cx, op: &'static str, x: &Tensor) -> Result<Tensor, KernelError> {
     let cpu = cx.cpu_for(op)?;
     let kernel = Softmax::<F> { x: x.f32s()?, width: x.shape().width(), finish: F::default() };
-    Tensor::filled(x.shape(), |out| cpu.rows(out, kernel.width, &kernel))
+    Tensor::written(x.shape(), |out| cpu.rows(out, kernel.width, &kernel))
 }
 
 /// How a row ends, once its maximum and the sum of its exponentials are known.

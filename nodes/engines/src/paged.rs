@@ -113,7 +113,7 @@ pub fn page_bytes(geometry: &KvGeometry) -> u64 {
 fn dtype(precision: Precision) -> DType {
     match precision {
         Precision::F32 => DType::F32,
-        Precision::Bf16 => DType::BF16,
+        Precision::Bf16 | Precision::Q8 | Precision::Q4 => DType::BF16,
     }
 }
 

@@ -51,7 +51,8 @@ fn check_default(root: &Fields<'_>, at: &At<&str>, models: &BTreeMap<String, Mod
 fn settings(mut fields: Fields<'_>, model: &Model) -> ModelSettings {
     let serve = fields.flag("serve").unwrap_or(true);
     let weights = fields.text("weights");
-    let precision = fields.choice("precision", &[("f32", Precision::F32), ("bf16", Precision::Bf16)]);
+    let precisions = [("f32", Precision::F32), ("bf16", Precision::Bf16), ("q8", Precision::Q8), ("q4", Precision::Q4)];
+    let precision = fields.choice("precision", &precisions);
     let span = fields.span().clone();
     if model.components.is_empty() && (weights.is_some() || precision.is_some()) {
         let what = format!(

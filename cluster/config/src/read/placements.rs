@@ -107,7 +107,7 @@ fn page(component: &Component, catalogue: &Catalogue, models: &BTreeMap<String, 
     let page = component.page.filter(|_| settings.weights == Weights::Package)?;
     Some(match settings.precision {
         Precision::F32 => page.f32,
-        Precision::Bf16 => page.bf16,
+        Precision::Bf16 | Precision::Q8 | Precision::Q4 => page.bf16,
     })
 }
 

@@ -1,4 +1,6 @@
-//! The inner kernel of attention: a few queries over the keys of one head.
+//! The inner kernel of attention: some queries over the keys of one head.
+//!
+//! A block of keys, or values, is met by all groups of lines before the next: it comes from memory once.
 
 use std::ops::Range;
 
@@ -7,12 +9,11 @@ use crate::isa::{Isa, Kernel, LANES, Lanes};
 use crate::maths;
 use crate::ops::kv::KvSize;
 
-/// Heights a group of lines comes in, tallest first.
-const HEIGHTS: [usize; 6] = [8, 6, 4, 3, 2, 1];
-
-/// Pages are scattered: with few lines, which wait for memory, those of this many blocks ahead are asked for early.
-const AHEAD: usize = 6;
-const FEW: usize = 4;
+/// Groups of lines that share one pass over the keys.
+const GROUPS: usize = 4;
+/// Pages are scattered: what lies so many bytes ahead in the order of the tokens is asked for early. Pages often lie a
+/// power of two apart, where only the first-level cache has room for several.
+const AHEAD: usize = 12 << 10;
 
 /// A query of one head, and the keys it sees.
 pub(super) struct Line {
@@ -33,7 +34,21 @@ pub(super) struct Lines<'a, T> {
     pub(super) lines: &'a [Line],
 }
 
-/// Returns how many lines the tier's registers hold.
+/// Lines whose sums fit the registers together, filled up to a number of rows that there is code for.
+struct Group<'a> {
+    lines: &'a [Line],
+    rows: usize,
+    /// Blocks of keys that at least one line sees a part of.
+    blocks: Range<usize>,
+    /// Their elements, `[width][rows]`.
+    q: Vec<f32>,
+    /// `[blocks][rows]`.
+    scores: Vec<[f32; LANES]>,
+    /// `[rows][padded width]`.
+    out: Vec<f32>,
+}
+
+/// Returns how many lines one task takes at most.
 pub(super) fn most_lines(cpu: Cpu<'_>) -> usize {
     cpu.launch(MostLines)
 }
@@ -45,7 +60,7 @@ impl Kernel for MostLines {
 
     #[inline(always)]
     fn run<I: Isa>(self, _isa: I) -> usize {
-        if I::WIDE { 8 } else { 4 }
+        GROUPS * I::ROW_TILES[0]
     }
 }
 
@@ -54,52 +69,70 @@ impl<T: Lanes> Kernel for Lines<'_, T> {
 
     #[inline(always)]
     fn run<I: Isa>(self, isa: I) -> Vec<f32> {
-        let width = self.size.padded();
-        let mut out = vec![0.0; self.lines.len() * width];
-        let (mut lines, mut rest) = (self.lines, &mut out[..]);
-        while let Some(height) = HEIGHTS.into_iter().find(|&height| height <= lines.len()) {
-            let (head, tail) = lines.split_at(height);
-            let (out, after) = rest.split_at_mut(height * width);
-            match height {
-                8 => self.group::<I, 8>(isa, head, out),
-                6 => self.group::<I, 6>(isa, head, out),
-                4 => self.group::<I, 4>(isa, head, out),
-                3 => self.group::<I, 3>(isa, head, out),
-                2 => self.group::<I, 2>(isa, head, out),
-                _ => self.group::<I, 1>(isa, head, out),
+        let mut groups: Vec<Group<'_>> =
+            self.lines.chunks(I::ROW_TILES[0]).map(|lines| self.group(I::ROW_TILES, lines)).collect();
+        let first = groups.iter().map(|group| group.blocks.start).min().unwrap_or(0);
+        let end = groups.iter().map(|group| group.blocks.end).max().unwrap_or(0);
+        let blocks = first.min(end)..end;
+        for block in blocks.clone() {
+            let mut later = self.later(&blocks, block, Side::Keys);
+            for group in groups.iter_mut().filter(|group| group.blocks.contains(&block)) {
+                self.score(isa, group, block, later);
+                later = &[];
             }
-            (lines, rest) = (tail, after);
+        }
+        let mut inverses = Vec::with_capacity(self.lines.len());
+        for group in &mut groups {
+            for (r, line) in group.lines.iter().enumerate() {
+                let start = (line.keys.start / LANES).saturating_sub(group.blocks.start);
+                let count = line.keys.end.div_ceil(LANES).saturating_sub(group.blocks.start + start);
+                let own = group.scores.get_mut(start * group.rows + r..).unwrap_or_default();
+                inverses.push(exponentials(isa, own, group.rows, count));
+            }
+        }
+        for block in blocks.clone() {
+            let mut later = self.later(&blocks, block, Side::Values);
+            for group in groups.iter_mut().filter(|group| group.blocks.contains(&block)) {
+                self.weigh(isa, group, block, later);
+                later = &[];
+            }
+        }
+        let (width, mut out) = (self.size.padded(), Vec::with_capacity(self.lines.len() * self.size.padded()));
+        for group in &groups {
+            out.extend_from_slice(&group.out[..group.lines.len() * width]);
+        }
+        for (row, inverse) in out.chunks_exact_mut(width).zip(inverses) {
+            for part in row.as_chunks_mut().0 {
+                isa.store(isa.mul(isa.load(part), isa.splat(inverse)), part);
+            }
         }
         out
     }
 }
 
+/// Which half of a page.
+#[derive(Clone, Copy)]
+enum Side {
+    Keys,
+    Values,
+}
+
 impl<T: Lanes> Lines<'_, T> {
-    #[inline(always)]
-    fn group<I: Isa, const R: usize>(&self, isa: I, lines: &[Line], out: &mut [f32]) {
+    fn group<'b>(&self, tiles: &[usize], lines: &'b [Line]) -> Group<'b> {
+        let rows = tiles.iter().copied().rfind(|&rows| rows >= lines.len()).unwrap_or(lines.len());
         let seen = lines.iter().filter(|line| !line.keys.is_empty());
         let first = seen.clone().map(|line| line.keys.start / LANES).min().unwrap_or(0);
         let end = seen.map(|line| line.keys.end.div_ceil(LANES)).max().unwrap_or(0);
-        let blocks = first..end.max(first);
-        let mut scores = vec![[0.0; LANES]; R * blocks.len()];
-        for (i, block) in blocks.clone().enumerate() {
-            let sums = self.scores::<I, R>(isa, lines, block, blocks.end);
-            for (r, line) in lines.iter().enumerate() {
-                let held = &mut scores[r * blocks.len() + i];
-                isa.store(isa.mul(sums[r], isa.splat(self.scale)), held);
-                mask(held, block, &line.keys);
+        let width = self.size.head_dim;
+        let mut q = vec![0.0; width * rows];
+        for (r, line) in lines.iter().enumerate() {
+            for (out, &x) in q[r..].iter_mut().step_by(rows).zip(&self.q[line.at..][..width]) {
+                *out = x;
             }
         }
-        let mut inverse = [0.0; R];
-        for (r, inverse) in inverse.iter_mut().enumerate() {
-            *inverse = exponentials(isa, &mut scores[r * blocks.len()..][..blocks.len()]);
-        }
-        self.outputs::<I, R>(isa, lines, &blocks, &scores, out);
-        for (row, inverse) in out.chunks_exact_mut(self.size.padded()).zip(inverse) {
-            for part in row.as_chunks_mut().0 {
-                isa.store(isa.mul(isa.load(part), isa.splat(inverse)), part);
-            }
-        }
+        let scores = vec![[0.0; LANES]; rows * end.saturating_sub(first)];
+        let out = vec![0.0; rows * self.size.padded()];
+        Group { lines, rows, blocks: first.min(end)..end, q, scores, out }
     }
 
     /// One head's keys in the page of a block, `[width][16 tokens]`.
@@ -111,88 +144,158 @@ impl<T: Lanes> Lines<'_, T> {
 
     /// One head's values in the page of a block, `[16 tokens][width]`.
     #[inline(always)]
-    fn values_of(&self, block: usize) -> &[T] {
+    fn values_of(&self, block: usize) -> &[[T; LANES]] {
         let run = self.table[block] as usize * self.size.heads + self.head;
-        &self.values[run * self.size.value_run()..][..self.size.value_run()]
+        self.values[run * self.size.value_run()..][..self.size.value_run()].as_chunks().0
+    }
+
+    /// What will be read some blocks after this, to be asked for while this is computed: behind the last keys come the
+    /// first values.
+    fn later(&self, blocks: &Range<usize>, block: usize, side: Side) -> &[[T; LANES]] {
+        let ahead = (AHEAD / (self.size.value_run() * size_of::<T>())).max(1);
+        let later = block + ahead;
+        match side {
+            Side::Keys if later < blocks.end => self.keys_of(later),
+            Side::Keys => self.values_of((blocks.start + later - blocks.end).min(blocks.end - 1)),
+            Side::Values if later < blocks.end => self.values_of(later),
+            Side::Values => &[],
+        }
+    }
+
+    #[inline(always)]
+    fn score<I: Isa>(&self, isa: I, group: &mut Group<'_>, block: usize, later: &[[T; LANES]]) {
+        if I::ROW_TILES[0] >= 16 {
+            match group.rows {
+                16 => self.score_rows::<I, 16>(isa, group, block, later),
+                8 => self.score_rows::<I, 8>(isa, group, block, later),
+                4 => self.score_rows::<I, 4>(isa, group, block, later),
+                _ => self.score_rows::<I, 1>(isa, group, block, later),
+            }
+        } else if I::ROW_TILES[0] >= 6 {
+            match group.rows {
+                6 => self.score_rows::<I, 6>(isa, group, block, later),
+                4 => self.score_rows::<I, 4>(isa, group, block, later),
+                2 => self.score_rows::<I, 2>(isa, group, block, later),
+                _ => self.score_rows::<I, 1>(isa, group, block, later),
+            }
+        } else {
+            match group.rows {
+                2 => self.score_rows::<I, 2>(isa, group, block, later),
+                _ => self.score_rows::<I, 1>(isa, group, block, later),
+            }
+        }
     }
 
     /// The sixteen scores of a block, for each line: one chain over the width.
     #[inline(always)]
-    fn scores<I: Isa, const R: usize>(&self, isa: I, lines: &[Line], block: usize, end: usize) -> [I::V; R] {
-        let keys = self.keys_of(block);
-        let later = self.keys_of((block + AHEAD).min(end - 1));
-        let width = keys.len();
-        let q: [&[f32]; R] = std::array::from_fn(|r| &self.q[lines[r].at..][..width]);
-        let mut sums = [isa.splat(0.0); R];
-        for (i, (keys, later)) in keys.iter().zip(later).enumerate() {
-            if R <= FEW {
-                isa.prefetch(later);
-            }
+    fn score_rows<I: Isa, const R: usize>(&self, isa: I, group: &mut Group<'_>, block: usize, later: &[[T; LANES]]) {
+        let (mut sums, keys) = ([isa.splat(0.0); R], self.keys_of(block));
+        // Without anything to ask for, ask for what is at hand.
+        let later = if later.len() < keys.len() { keys } else { later };
+        for ((q, keys), later) in group.q.as_chunks::<R>().0.iter().zip(keys).zip(later) {
+            isa.prefetch(later);
             let keys = T::load(isa, keys);
-            for (sum, q) in sums.iter_mut().zip(&q) {
-                *sum = isa.fma(isa.splat(q[i]), keys, *sum);
+            for (sum, &q) in sums.iter_mut().zip(q) {
+                *sum = isa.fma(isa.splat(q), keys, *sum);
             }
         }
-        sums
+        let scores = &mut group.scores[(block - group.blocks.start) * R..][..R];
+        for (sum, scores) in sums.into_iter().zip(scores.iter_mut()) {
+            isa.store(isa.mul(sum, isa.splat(self.scale)), scores);
+        }
+        for (line, scores) in group.lines.iter().zip(scores) {
+            mask(scores, block, &line.keys);
+        }
     }
 
-    /// Adds every block's values, weighed, to the outputs: one chain over the keys that a line sees.
+    /// Adds a block's values, weighed, to the outputs: one chain over the keys that a line sees.
     #[inline(always)]
-    fn outputs<I: Isa, const R: usize>(
-        &self,
-        isa: I,
-        lines: &[Line],
-        blocks: &Range<usize>,
-        scores: &[[f32; LANES]],
-        out: &mut [f32],
-    ) {
-        let width = self.size.padded();
-        for (i, block) in blocks.clone().enumerate() {
-            let values = self.values_of(block);
-            if R <= FEW {
-                let later = self.values_of((block + AHEAD).min(blocks.end - 1));
-                for line in later.chunks(64 / size_of::<T>()) {
-                    isa.prefetch(&line[0]);
-                }
+    fn weigh<I: Isa>(&self, isa: I, group: &mut Group<'_>, block: usize, later: &[[T; LANES]]) {
+        let (width, values, rows) = (self.size.padded(), self.values_of(block), group.rows);
+        let later = if later.len() < values.len() { values } else { later };
+        let weights = &group.scores[(block - group.blocks.start) * rows..][..rows];
+        let seen = |line: &Line| part_of(block, &line.keys);
+        if group.lines.iter().any(|line| seen(line) != (0..LANES)) {
+            for ((line, weights), out) in group.lines.iter().zip(weights).zip(group.out.chunks_exact_mut(width)) {
+                weigh_some(isa, weights, seen(line), values, out);
             }
-            let weights: [&[f32; LANES]; R] = std::array::from_fn(|r| &scores[r * blocks.len() + i]);
-            let seen = |line: &Line| part_of(block, &line.keys);
-            if lines.iter().all(|line| seen(line) == (0..LANES)) {
-                weigh::<I, T, R>(isa, weights, 0..LANES, values, out);
-                continue;
+            return;
+        }
+        let out = &mut group.out[..];
+        if I::ROW_TILES[0] >= 16 {
+            match rows {
+                16 => weigh::<I, T, 16>(isa, of(weights), (values, later), out),
+                8 => weigh::<I, T, 8>(isa, of(weights), (values, later), out),
+                4 => weigh::<I, T, 4>(isa, of(weights), (values, later), out),
+                _ => weigh::<I, T, 1>(isa, of(weights), (values, later), out),
             }
-            for (r, line) in lines.iter().enumerate() {
-                weigh::<I, T, 1>(isa, [weights[r]], seen(line), values, &mut out[r * width..][..width]);
+        } else if I::ROW_TILES[0] >= 6 {
+            match rows {
+                6 => weigh::<I, T, 6>(isa, of(weights), (values, later), out),
+                4 => weigh::<I, T, 4>(isa, of(weights), (values, later), out),
+                2 => weigh::<I, T, 2>(isa, of(weights), (values, later), out),
+                _ => weigh::<I, T, 1>(isa, of(weights), (values, later), out),
+            }
+        } else {
+            match rows {
+                2 => weigh::<I, T, 2>(isa, of(weights), (values, later), out),
+                _ => weigh::<I, T, 1>(isa, of(weights), (values, later), out),
             }
         }
     }
 }
 
-/// Adds the values of the tokens `seen` of a block, weighed, to `R` outputs.
+/// The first `R` lines' weights.
+#[inline(always)]
+fn of<const R: usize>(weights: &[[f32; LANES]]) -> &[[f32; LANES]; R] {
+    weights.first_chunk().expect("invariant: a group has a row for each of its lines")
+}
+
+/// Adds the values of a block's tokens, weighed, to `R` outputs; asks for what comes later meanwhile.
 #[inline(always)]
 fn weigh<I: Isa, T: Lanes, const R: usize>(
     isa: I,
-    weights: [&[f32; LANES]; R],
-    seen: Range<usize>,
-    values: &[T],
+    weights: &[[f32; LANES]; R],
+    (values, later): (&[[T; LANES]], &[[T; LANES]]),
     out: &mut [f32],
 ) {
-    let width = out.len() / R;
-    for at in (0..width).step_by(LANES) {
+    let columns = values.len() / LANES;
+    for column in 0..columns {
         let mut sums = [isa.splat(0.0); R];
-        for (sum, row) in sums.iter_mut().zip(out.chunks_exact(width)) {
-            *sum = isa.load_part(&row[at..][..LANES], 0.0);
+        for (sum, row) in sums.iter_mut().zip(out.as_chunks::<LANES>().0.chunks_exact(columns)) {
+            *sum = isa.load(&row[column]);
         }
-        for token in seen.clone() {
-            let Some(value) = values[token * width + at..].first_chunk() else { return };
-            let value = T::load(isa, value);
-            for (sum, weights) in sums.iter_mut().zip(&weights) {
+        for token in 0..LANES {
+            let at = token * columns + column;
+            isa.prefetch(&later[at]);
+            let value = T::load(isa, &values[at]);
+            for (sum, weights) in sums.iter_mut().zip(weights) {
                 *sum = isa.fma(isa.splat(weights[token]), value, *sum);
             }
         }
-        for (&sum, row) in sums.iter().zip(out.chunks_exact_mut(width)) {
-            isa.store_part(sum, &mut row[at..][..LANES]);
+        for (&sum, row) in sums.iter().zip(out.as_chunks_mut::<LANES>().0.chunks_exact_mut(columns)) {
+            isa.store(sum, &mut row[column]);
         }
+    }
+}
+
+/// Adds the values of the tokens `seen` of a block, weighed, to one output.
+#[inline(always)]
+fn weigh_some<I: Isa, T: Lanes>(
+    isa: I,
+    weights: &[f32; LANES],
+    seen: Range<usize>,
+    values: &[[T; LANES]],
+    out: &mut [f32],
+) {
+    let columns = values.len() / LANES;
+    for (column, out) in out.as_chunks_mut::<LANES>().0.iter_mut().enumerate() {
+        let mut sum = isa.load(out);
+        for token in seen.clone() {
+            let value = T::load(isa, &values[token * columns + column]);
+            sum = isa.fma(isa.splat(weights[token]), value, sum);
+        }
+        isa.store(sum, out);
     }
 }
 
@@ -214,11 +317,12 @@ fn mask(scores: &mut [f32; LANES], block: usize, keys: &Range<usize>) {
     }
 }
 
-/// Turns scores into exponentials, under their maximum; returns 1 / sum, or 0 where there is no score.
+/// Turns scores into exponentials, under their maximum; returns 1 / sum, or 0 where there is no score. A line's `count`
+/// blocks lie `step` apart.
 #[inline(always)]
-fn exponentials<I: Isa>(isa: I, scores: &mut [[f32; LANES]]) -> f32 {
+fn exponentials<I: Isa>(isa: I, scores: &mut [[f32; LANES]], step: usize, count: usize) -> f32 {
     let mut most = isa.splat(f32::NEG_INFINITY);
-    for block in scores.iter() {
+    for block in scores.iter().step_by(step).take(count) {
         most = isa.max(most, isa.load(block));
     }
     let most = isa.greatest(most);
@@ -226,7 +330,7 @@ fn exponentials<I: Isa>(isa: I, scores: &mut [[f32; LANES]]) -> f32 {
         return 0.0;
     }
     let (most, mut sum) = (isa.splat(most), isa.splat(0.0));
-    for block in scores.iter_mut() {
+    for block in scores.iter_mut().step_by(step).take(count) {
         let e = maths::exp(isa, isa.sub(isa.load(block), most));
         sum = isa.add(sum, e);
         isa.store(e, block);

@@ -15,6 +15,7 @@ fn reference(q: &Tensor, (k, v): (&Tensor, &Tensor), spans: &[AttnSpan], scale: 
                 Reach::Full => true,
                 Reach::Causal => key <= own,
                 Reach::Window(n) => key <= own && own - key < n as isize,
+                Reach::Blocks(n) => key / n as isize <= own / n as isize,
             };
             for head in 0..heads {
                 let at = (row * heads + head) * width;
@@ -42,7 +43,7 @@ fn plain_attention_follows_its_definition() {
     for (heads, kv_heads, width) in shapes {
         let (q, k, v) =
             (random(1, [29, heads, width]), random(2, [70, kv_heads, width]), random(3, [70, kv_heads, width]));
-        for reach in [Reach::Full, Reach::Causal, Reach::Window(1), Reach::Window(19)] {
+        for reach in [Reach::Full, Reach::Causal, Reach::Window(1), Reach::Window(19), Reach::Blocks(7)] {
             let spans = [
                 AttnSpan { rows: 0..1, keys: 0..33, reach },
                 AttnSpan { rows: 1..1, keys: 33..33, reach },
@@ -99,6 +100,16 @@ fn prefill_chunks_and_decode_give_the_same_bits() {
             });
         }
     }
+}
+
+#[test]
+fn a_block_decoded_at_once_sees_itself_whole() {
+    on_every_tier(|cx| {
+        let whole = in_chunks(cx, DType::F32, Reach::Blocks(10), &[50]);
+        for steps in [&[10; 5][..], &[20, 10, 20]] {
+            assert!(in_chunks(cx, DType::F32, Reach::Blocks(10), steps) == whole, "{steps:?}");
+        }
+    });
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Linear layers against their definition, on every tier, alone and in batches.
 
 use super::*;
-use crate::check::{close, on_every_tier, random, rows_do_not_see_their_batch, threads_do_not_show};
+use crate::check::{close, on_every_tier, random, rows_do_not_see_their_batch, same_bits, threads_do_not_show};
 use crate::ops;
 
 fn reference(x: &Tensor, w: &Tensor, bias: Option<&Tensor>) -> Vec<f32> {
@@ -14,15 +14,18 @@ fn reference(x: &Tensor, w: &Tensor, bias: Option<&Tensor>) -> Vec<f32> {
     x.f32s().unwrap().chunks(inputs).flat_map(row).collect()
 }
 
+const ALL: [Precision; 4] = [Precision::F32, Precision::Bf16, Precision::Q8, Precision::Q4];
+
 #[test]
 fn linear_follows_its_definition_for_any_shape() {
     for (rows, inputs, outputs) in [(1, 1, 1), (3, 7, 5), (13, 64, 48), (40, 33, 70), (65, 128, 33)] {
         let (x, w, b) = (random(1, [rows, inputs]), random(2, [outputs, inputs]), random(3, [outputs]));
         let rounded = w.to_bf16().unwrap();
+        let narrow_x = x.to_bf16().unwrap().to_f32().unwrap();
         on_every_tier(|cx| {
             let packed = pack_linear(&w, Some(&b), Precision::F32).unwrap();
             close(linear(cx, &x, &packed).unwrap().f32s().unwrap(), &reference(&x, &w, Some(&b)), 2e-5);
-            let want = reference(&x, &rounded.to_f32().unwrap(), None);
+            let want = reference(&narrow_x, &rounded.to_f32().unwrap(), None);
             for weight in [&w, &rounded] {
                 let packed = pack_linear(weight, None, Precision::Bf16).unwrap();
                 close(linear(cx, &x, &packed).unwrap().f32s().unwrap(), &want, 2e-5);
@@ -32,19 +35,40 @@ fn linear_follows_its_definition_for_any_shape() {
 }
 
 #[test]
+fn weights_that_bf16_holds_take_half_the_bytes_and_give_the_same_bits() {
+    let (x, w) = (random(1, [19, 40]), random(2, [50, 40]).to_bf16().unwrap().to_f32().unwrap());
+    let halved = pack_linear(&w, None, Precision::F32).unwrap();
+    // One more output, which bf16 does not hold, keeps all of them in f32.
+    let odd = [w.f32s().unwrap(), random(3, [40]).f32s().unwrap()].concat();
+    let whole = pack_linear(&Tensor::from_f32(odd, [51, 40]).unwrap(), None, Precision::F32).unwrap();
+    assert_eq!((halved.precision(), 2 * halved.bytes()), (Precision::F32, whole.bytes()));
+    on_every_tier(|cx| {
+        let (narrow, wide) = (linear(cx, &x, &halved).unwrap(), linear(cx, &x, &whole).unwrap());
+        for (narrow, wide) in narrow.f32s().unwrap().chunks(50).zip(wide.f32s().unwrap().chunks(51)) {
+            same_bits(narrow, &wide[..50]);
+        }
+    });
+}
+
+#[test]
 fn a_row_has_the_same_bits_in_any_batch() {
-    let (w, b) = (random(1, [75, 50]), random(2, [75]));
-    for precision in [Precision::F32, Precision::Bf16] {
-        let packed = pack_linear(&w, Some(&b), precision).unwrap();
-        on_every_tier(|cx| rows_do_not_see_their_batch(50, |x| linear(cx, x, &packed).unwrap()));
+    for (outputs, inputs) in [(75, 50), (200, 33)] {
+        let (w, b) = (random(1, [outputs, inputs]), random(2, [outputs]));
+        for precision in ALL {
+            let packed = pack_linear(&w, Some(&b), precision).unwrap();
+            assert_eq!(packed.precision(), precision);
+            on_every_tier(|cx| rows_do_not_see_their_batch(inputs, |x| linear(cx, x, &packed).unwrap()));
+        }
     }
 }
 
 #[test]
 fn threads_do_not_change_a_bit_of_a_large_product() {
-    let packed = pack_linear(&random(1, [520, 260]), None, Precision::F32).unwrap();
-    let x = random(2, [150, 260]);
-    threads_do_not_show(|cx| linear(cx, &x, &packed).unwrap().bytes().to_vec());
+    let (w, x) = (random(1, [520, 260]), random(2, [150, 260]));
+    for precision in ALL {
+        let packed = pack_linear(&w, None, precision).unwrap();
+        threads_do_not_show(|cx| linear(cx, &x, &packed).unwrap().bytes().to_vec());
+    }
 }
 
 #[test]

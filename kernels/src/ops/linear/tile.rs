@@ -1,61 +1,37 @@
-//! The inner kernel of linear layers: a few rows times a few panels, all sums in registers.
+//! What linear layers of every form share: rows cut in tiles, the output cut in tasks, and what is fused behind a sum.
 
-use std::borrow::Cow;
 use std::ops::Range;
 
 use super::Activation;
 use crate::cx::Cpu;
-use crate::isa::{Isa, Kernel, LANES, Lanes};
-use crate::ops::activation::{GeluErf, GeluTanh, LaneFn, Relu, Silu};
+use crate::isa::{Isa, Kernel, LANES};
 use crate::pool::Disjoint;
+use crate::scratch::with_rows;
 
-/// Heights a tile comes in, tallest first.
-const HEIGHTS: [usize; 9] = [12, 10, 8, 6, 5, 4, 3, 2, 1];
+/// Multiply-adds that one task should have at least: some 2 us.
+const TASK: usize = 64 << 10;
+/// Numbers that one task packs at least: some 5 us.
+const PACK: usize = 8 << 10;
+/// Bytes of packed rows that stay in the second-level cache while panels pass by.
+const BLOCK: usize = 256 << 10;
 
-/// Splits rows in tiles `(first row, rows)` that the tier's registers hold, tallest first.
-pub(super) fn row_tiles(cpu: Cpu<'_>, rows: usize) -> Vec<(usize, usize)> {
-    let most = cpu.launch(TileRows);
-    let (mut first, mut tiles) = (0, Vec::with_capacity(rows / most + 4));
-    while first < rows {
-        let fits = |height: &usize| *height <= most && *height <= rows - first;
-        let height = HEIGHTS.into_iter().find(fits).unwrap_or(1);
-        tiles.push((first, height));
-        first += height;
-    }
-    tiles
+/// Weights of one form beside rows packed for them.
+pub(super) trait Form: Sync {
+    /// As [`Kernel::DOTS`].
+    const DOTS: bool;
+    /// Whether several panels at once are worth their code: they are where one sum is too short of work.
+    const BESIDE: bool;
+
+    /// Returns the sums of `R` rows from `first` with `P` panels from `panel`. Each sum is a chain over K, from the
+    /// first to the last, that neither `R` nor `P` changes. Implementations are `#[inline(always)]`.
+    fn sums<I: Isa, const R: usize, const P: usize>(&self, isa: I, first: usize, panel: usize) -> [[I::V; P]; R];
 }
 
-/// Lays the rows of each tile out as `[K][rows]`, at `first row * K`: the kernel reads them in one run.
-pub(super) fn pack_rows<'a>(cpu: Cpu<'_>, x: &'a [f32], inputs: usize, tiles: &[(usize, usize)]) -> Cow<'a, [f32]> {
-    if tiles.iter().all(|tile| tile.1 == 1) {
-        return Cow::Borrowed(x);
-    }
-    let mut packed = vec![0.0; x.len()];
-    let out = Disjoint::new(&mut packed);
-    let grain = (4_096 / inputs.max(1)).max(1);
-    cpu.pool.each(tiles.len().div_ceil(grain), |task| {
-        for &(first, height) in &tiles[task * grain..tiles.len().min((task + 1) * grain)] {
-            // SAFETY: tiles are disjoint ranges of rows.
-            let out = unsafe { out.part(first * inputs, height * inputs) };
-            for (r, row) in x[first * inputs..][..height * inputs].chunks_exact(inputs.max(1)).enumerate() {
-                for (column, &v) in out.chunks_exact_mut(height).zip(row) {
-                    column[r] = v;
-                }
-            }
-        }
-    });
-    Cow::Owned(packed)
-}
-
-struct TileRows;
-
-impl Kernel for TileRows {
-    type Out = usize;
-
-    #[inline(always)]
-    fn run<I: Isa>(self, _isa: I) -> usize {
-        I::TILE_ROWS
-    }
+/// Some rows, from the first: a tile is computed, and packed, as one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RowTile {
+    pub(super) first: usize,
+    pub(super) rows: usize,
 }
 
 /// What happens to a sum before it is stored.
@@ -65,30 +41,103 @@ pub(super) struct Finish<'a> {
     pub(super) residual: Option<&'a [f32]>,
 }
 
-/// One task: some tiles of rows times some panels.
-pub(super) struct Tiles<'a, W> {
-    pub(super) weight: &'a [W],
+/// A whole product: a form, its tiles, and where the results go.
+pub(super) struct Product<'a, F> {
+    pub(super) form: F,
+    pub(super) tiles: &'a [RowTile],
+    /// The length of a row, in weights.
     pub(super) inputs: usize,
+    /// The size of a packed row.
+    pub(super) row_bytes: usize,
     pub(super) outputs: usize,
-    pub(super) panels: Range<usize>,
-    pub(super) tiles: &'a [(usize, usize)],
-    pub(super) packed: &'a [f32],
-    pub(super) finish: &'a Finish<'a>,
-    pub(super) y: &'a Disjoint<'a, f32>,
+    pub(super) finish: Finish<'a>,
 }
 
-impl<W: Lanes> Kernel for Tiles<'_, W> {
+/// Splits rows in tiles that the registers hold, tallest first, for a form with these [`Form::DOTS`].
+pub(super) fn row_tiles<const DOTS: bool>(cpu: Cpu<'_>, rows: usize) -> Vec<RowTile> {
+    let heights = cpu.launch(Heights::<DOTS>);
+    let (mut first, mut tiles) = (0, Vec::new());
+    for &height in heights {
+        while rows - first >= height {
+            tiles.push(RowTile { first, rows: height });
+            first += height;
+        }
+    }
+    tiles
+}
+
+/// Calls `pack` for every tile, on the pool, with a buffer to make rows in.
+pub(super) fn each_tile(cpu: Cpu<'_>, tiles: &[RowTile], inputs: usize, pack: impl Fn(RowTile, &mut Vec<f32>) + Sync) {
+    let tallest = tiles.first().map_or(1, |tile| tile.rows);
+    let grain = (PACK / (inputs * tallest).max(1)).max(1);
+    cpu.pool.each(tiles.len().div_ceil(grain), |task| {
+        with_rows(|rows| {
+            for &tile in &tiles[task * grain..tiles.len().min((task + 1) * grain)] {
+                pack(tile, rows);
+            }
+        });
+    });
+}
+
+struct Heights<const DOTS: bool>;
+
+impl<const DOTS: bool> Kernel for Heights<DOTS> {
+    const DOTS: bool = DOTS;
+    type Out = &'static [usize];
+
+    #[inline(always)]
+    fn run<I: Isa>(self, _isa: I) -> &'static [usize] {
+        I::ROW_TILES
+    }
+}
+
+// --- impl Product ---
+
+impl<F: Form> Product<'_, F> {
+    /// Splits the output in groups of panels times blocks of rows, one task each.
+    pub(super) fn run(&self, cpu: Cpu<'_>, y: &mut [f32]) {
+        let panels = self.outputs.div_ceil(LANES);
+        let tallest = self.tiles.first().map_or(1, |tile| tile.rows);
+        let per_block = (BLOCK / (tallest * self.row_bytes).max(1)).clamp(1, self.tiles.len().max(1));
+        let blocks = self.tiles.len().div_ceil(per_block);
+        let work = per_block * tallest * self.inputs.max(1) * LANES;
+        let group = TASK.div_ceil(work).next_multiple_of(4);
+        let y = Disjoint::new(y);
+        // Tasks that follow each other share their panels: weights come from memory once.
+        cpu.pool.each(panels.div_ceil(group) * blocks, |task| {
+            let (start, first) = ((task / blocks) * group, (task % blocks) * per_block);
+            let (panels, y) = (start..panels.min(start + group), &y);
+            let tiles = &self.tiles[first..self.tiles.len().min(first + per_block)];
+            cpu.launch(Task { product: self, panels: panels.clone(), tiles, y });
+            if !self.finish.is_nothing() {
+                let rows = tiles[0].first..tiles.iter().map(|tile| tile.first + tile.rows).max().unwrap_or(0);
+                let columns = panels.start * LANES..self.outputs.min(panels.end * LANES);
+                cpu.launch(FinishBlock { finish: &self.finish, rows, columns, outputs: self.outputs, y });
+            }
+        });
+    }
+}
+
+/// One task: some tiles of rows times some panels.
+struct Task<'a, F> {
+    product: &'a Product<'a, F>,
+    panels: Range<usize>,
+    tiles: &'a [RowTile],
+    y: &'a Disjoint<'a, f32>,
+}
+
+impl<F: Form> Kernel for Task<'_, F> {
+    const DOTS: bool = F::DOTS;
     type Out = ();
 
     #[inline(always)]
     fn run<I: Isa>(self, isa: I) {
-        let tallest = self.tiles.first().map_or(1, |tile| tile.1);
-        let step = if !I::WIDE {
-            1
-        } else if tallest <= 6 {
-            4
-        } else {
-            2
+        let tallest = self.tiles.first().map_or(1, |tile| tile.rows);
+        let step = match tallest {
+            4 if F::BESIDE && I::ROW_TILES[0] >= 16 => 2,
+            1 if F::BESIDE && I::ROW_TILES[0] >= 16 => 4,
+            1 if F::BESIDE && I::ROW_TILES[0] >= 6 => 2,
+            _ => 1,
         };
         let mut panel = self.panels.start;
         while panel < self.panels.end {
@@ -101,95 +150,96 @@ impl<W: Lanes> Kernel for Tiles<'_, W> {
     }
 }
 
-impl<W: Lanes> Tiles<'_, W> {
+impl<F: Form> Task<'_, F> {
+    /// Picks the code for a tile's height; heights that the tier does not use cost it no code.
     #[inline(always)]
-    fn tile<I: Isa>(&self, isa: I, tile: (usize, usize), panel: usize, step: usize) {
-        match (tile.1, step) {
-            (12, 2) => self.sized::<I, 12, 2>(isa, tile.0, panel),
-            (10, 2) => self.sized::<I, 10, 2>(isa, tile.0, panel),
-            (8, 2) => self.sized::<I, 8, 2>(isa, tile.0, panel),
-            (6, 2) => self.sized::<I, 6, 2>(isa, tile.0, panel),
-            (5, 2) => self.sized::<I, 5, 2>(isa, tile.0, panel),
-            (4, 2) => self.sized::<I, 4, 2>(isa, tile.0, panel),
-            (3, 2) => self.sized::<I, 3, 2>(isa, tile.0, panel),
-            (2, 2) => self.sized::<I, 2, 2>(isa, tile.0, panel),
-            (1, 2) => self.sized::<I, 1, 2>(isa, tile.0, panel),
-            (6, 4) => self.sized::<I, 6, 4>(isa, tile.0, panel),
-            (5, 4) => self.sized::<I, 5, 4>(isa, tile.0, panel),
-            (4, 4) => self.sized::<I, 4, 4>(isa, tile.0, panel),
-            (3, 4) => self.sized::<I, 3, 4>(isa, tile.0, panel),
-            (2, 4) => self.sized::<I, 2, 4>(isa, tile.0, panel),
-            (1, 4) => self.sized::<I, 1, 4>(isa, tile.0, panel),
-            (12, _) => self.sized::<I, 12, 1>(isa, tile.0, panel),
-            (10, _) => self.sized::<I, 10, 1>(isa, tile.0, panel),
-            (8, _) => self.sized::<I, 8, 1>(isa, tile.0, panel),
-            (6, _) => self.sized::<I, 6, 1>(isa, tile.0, panel),
-            (5, _) => self.sized::<I, 5, 1>(isa, tile.0, panel),
-            (4, _) => self.sized::<I, 4, 1>(isa, tile.0, panel),
-            (3, _) => self.sized::<I, 3, 1>(isa, tile.0, panel),
-            (2, _) => self.sized::<I, 2, 1>(isa, tile.0, panel),
-            _ => self.sized::<I, 1, 1>(isa, tile.0, panel),
-        }
-    }
-
-    /// `R` rows times `P` panels.
-    #[inline(always)]
-    fn sized<I: Isa, const R: usize, const P: usize>(&self, isa: I, first: usize, panel: usize) {
-        let size = self.inputs * LANES;
-        let panels: [&[[W; LANES]]; P] =
-            std::array::from_fn(|p| self.weight[(panel + p) * size..][..size].as_chunks().0);
-        let x = self.packed[first * self.inputs..][..R * self.inputs].as_chunks::<R>().0;
-        let sums = sums::<I, W, R, P>(isa, x, panels);
-        for (r, sums) in sums.iter().enumerate() {
-            for (p, &sum) in sums.iter().enumerate() {
-                self.store(isa, first + r, (panel + p) * LANES, sum);
+    fn tile<I: Isa>(&self, isa: I, tile: RowTile, panel: usize, step: usize) {
+        if I::ROW_TILES[0] >= 16 {
+            match (tile.rows, step) {
+                (16, _) => self.panels::<I, 16, 1>(isa, tile, panel, step),
+                (8, _) => self.panels::<I, 8, 1>(isa, tile, panel, step),
+                (4, 2) if F::BESIDE => self.panels::<I, 4, 2>(isa, tile, panel, step),
+                (4, _) => self.panels::<I, 4, 1>(isa, tile, panel, step),
+                (_, 4) if F::BESIDE => self.panels::<I, 1, 4>(isa, tile, panel, step),
+                _ => self.panels::<I, 1, 1>(isa, tile, panel, step),
+            }
+        } else if I::ROW_TILES[0] >= 6 {
+            match (tile.rows, step) {
+                (6, _) => self.panels::<I, 6, 1>(isa, tile, panel, step),
+                (4, _) => self.panels::<I, 4, 1>(isa, tile, panel, step),
+                (2, _) => self.panels::<I, 2, 1>(isa, tile, panel, step),
+                (_, 2) if F::BESIDE => self.panels::<I, 1, 2>(isa, tile, panel, step),
+                _ => self.panels::<I, 1, 1>(isa, tile, panel, step),
+            }
+        } else {
+            match tile.rows {
+                2 => self.panels::<I, 2, 1>(isa, tile, panel, step),
+                _ => self.panels::<I, 1, 1>(isa, tile, panel, step),
             }
         }
     }
 
+    /// `R` rows times `step` panels, `P` at once.
     #[inline(always)]
-    fn store<I: Isa>(&self, isa: I, row: usize, column: usize, sum: I::V) {
-        let count = LANES.min(self.outputs - column);
-        let at = row * self.outputs + column;
-        let mut v = sum;
-        if let Some(bias) = self.finish.bias {
-            v = isa.add(v, isa.load_part(&bias[column..], 0.0));
+    fn panels<I: Isa, const R: usize, const P: usize>(&self, isa: I, tile: RowTile, panel: usize, step: usize) {
+        for panel in (panel..panel + step).step_by(P) {
+            let sums = self.product.form.sums::<I, R, P>(isa, tile.first, panel);
+            for (r, sums) in sums.iter().enumerate() {
+                for (p, &sum) in sums.iter().enumerate() {
+                    let column = (panel + p) * LANES;
+                    let count = LANES.min(self.product.outputs - column);
+                    let at = (tile.first + r) * self.product.outputs + column;
+                    // SAFETY: tasks own disjoint blocks of the output, and a task stores one run at a time.
+                    isa.store_part(sum, unsafe { self.y.part(at, count) });
+                }
+            }
         }
-        v = match self.finish.activation {
-            Activation::None => v,
-            Activation::GeluErf => GeluErf.lanes(isa, v),
-            Activation::GeluTanh => GeluTanh.lanes(isa, v),
-            Activation::Relu => Relu.lanes(isa, v),
-            Activation::Silu => Silu.lanes(isa, v),
-        };
-        if let Some(residual) = self.finish.residual {
-            v = isa.add(v, isa.load_part(&residual[at..][..count], 0.0));
-        }
-        // SAFETY: tasks own disjoint (rows, panels) blocks of the output, and a task stores one run at a time.
-        isa.store_part(v, unsafe { self.y.part(at, count) });
     }
 }
 
-/// One chain of multiply-adds per (row, output), over K from the first to the last.
-#[inline(always)]
-fn sums<I: Isa, W: Lanes, const R: usize, const P: usize>(
-    isa: I,
-    x: &[[f32; R]],
-    panels: [&[[W; LANES]]; P],
-) -> [[I::V; P]; R] {
-    let mut sums = [[isa.splat(0.0); P]; R];
-    let panels = panels.map(|panel| &panel[..x.len()]);
-    for (k, x) in x.iter().enumerate() {
-        let mut weights = [isa.splat(0.0); P];
-        for (weight, panel) in weights.iter_mut().zip(&panels) {
-            *weight = W::load(isa, &panel[k]);
-        }
-        for (sums, &x) in sums.iter_mut().zip(x) {
-            let x = isa.splat(x);
-            for (sum, &weight) in sums.iter_mut().zip(&weights) {
-                *sum = isa.fma(x, weight, *sum);
+/// What follows the sums of a task, which it just stored.
+struct FinishBlock<'a> {
+    finish: &'a Finish<'a>,
+    rows: Range<usize>,
+    columns: Range<usize>,
+    outputs: usize,
+    y: &'a Disjoint<'a, f32>,
+}
+
+impl Kernel for FinishBlock<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<I: Isa>(self, isa: I) {
+        for row in self.rows {
+            for column in self.columns.clone().step_by(LANES) {
+                let at = row * self.outputs + column;
+                // SAFETY: the block belongs to one task, which takes one run of it at a time.
+                let y = unsafe { self.y.part(at, LANES.min(self.outputs - column)) };
+                let residual = self.finish.residual.map(|residual| &residual[at..][..y.len()]);
+                self.finish.apply(isa, column, residual, y);
             }
         }
     }
-    sums
+}
+
+// --- impl Finish ---
+
+impl Finish<'_> {
+    fn is_nothing(&self) -> bool {
+        self.bias.is_none() && self.activation == Activation::None && self.residual.is_none()
+    }
+
+    #[inline(always)]
+    fn apply<I: Isa>(&self, isa: I, column: usize, residual: Option<&[f32]>, y: &mut [f32]) {
+        let mut v = isa.load_part(y, 0.0);
+        if let Some(bias) = self.bias {
+            v = isa.add(v, isa.load_part(&bias[column..], 0.0));
+        }
+        v = self.activation.lanes(isa, v);
+        if let Some(residual) = residual {
+            v = isa.add(v, isa.load_part(residual, 0.0));
+        }
+        isa.store_part(v, y);
+    }
 }

@@ -37,12 +37,12 @@ impl<'a> LayerLoader<'a> {
         Ok(Tensor::from_f32(self.file.f32_of(name, shape)?, shape_of)?)
     }
 
-    /// Returns a table of embeddings, kept in the loader's precision.
+    /// Returns a table of embeddings: in `f32`, or in `bf16` for every other precision.
     pub fn table(&self, name: &str, shape: [usize; 2]) -> Result<Tensor, LayerError> {
         let table = self.tensor(name, &shape)?;
         match self.precision {
             Precision::F32 => Ok(table),
-            Precision::Bf16 => Ok(table.to_bf16()?),
+            Precision::Bf16 | Precision::Q8 | Precision::Q4 => Ok(table.to_bf16()?),
         }
     }
 

@@ -1,0 +1,210 @@
+//! Queries, keys and values as one product leaves them, side by side: turned, stored and taken apart in one pass.
+
+use std::ops::Range;
+
+use half::bf16;
+
+use super::{KvPages, KvRow, Places, Slot};
+use crate::cx::Cpu;
+use crate::error::{below, need};
+use crate::isa::{Isa, Kernel, Lanes};
+use crate::ops::rope::{RopeAngles, RopePairs, turn_head};
+use crate::pool::Disjoint;
+use crate::{Cx, DType, KernelError, Tensor};
+
+/// Numbers from which on several threads are worth waking.
+const SPLIT: usize = 16 << 10;
+
+/// What all heads of a call share.
+struct Joined<'a, T> {
+    /// `[rows, (queries + 2 * heads) * width]`.
+    x: &'a [f32],
+    rows: usize,
+    queries: usize,
+    turn: Option<(&'a RopeAngles, RopePairs)>,
+    slots: &'a [Slot],
+    places: Places<'a, T>,
+    /// `[rows, queries, width]`.
+    q: Disjoint<'a, f32>,
+}
+
+// --- impl KvPages ---
+
+impl KvPages {
+    /// Takes rows of queries, keys and values side by side, `[rows, (queries + 2 * heads) * head_dim]`: turns queries and
+    /// keys by `turn`, stores keys and values as [`KvPages::append`] does, and returns the queries, `[rows, queries,
+    /// head_dim]`.
+    pub fn append_joined(
+        &mut self,
+        cx: &Cx,
+        layer: usize,
+        qkv: &Tensor,
+        turn: Option<(&RopeAngles, RopePairs)>,
+        rows: &[KvRow<'_>],
+    ) -> Result<Tensor, KernelError> {
+        let cpu = cx.cpu_for("kv_append_joined")?;
+        below("kv_append_joined", "layer", layer, self.size.layers)?;
+        let (heads, width) = (self.size.heads, self.size.head_dim);
+        let all = if qkv.shape().rank() == 2 { qkv.dims()[1] / width } else { 0 };
+        let fits = all > 2 * heads && all * width == qkv.shape().width();
+        let rule = "the rows are queries, then keys and values of the pages' heads";
+        need(fits, "kv_append_joined", rule, &[qkv.shape()])?;
+        let (count, queries) = (qkv.dims()[0], all - 2 * heads);
+        if let Some((angles, _)) = turn {
+            angles.fit(count, width)?;
+        }
+        let (slots, x) = (&self.slots(count, rows)?, qkv.f32s()?);
+        let shape = [count, queries, width];
+        match self.dtype() {
+            DType::BF16 => {
+                let places = self.places::<bf16>(layer)?;
+                Tensor::written(shape, |q| {
+                    Joined { x, rows: count, queries, turn, slots, places, q: Disjoint::new(q) }.run(cpu);
+                })
+            }
+            _ => {
+                let places = self.places::<f32>(layer)?;
+                Tensor::written(shape, |q| {
+                    Joined { x, rows: count, queries, turn, slots, places, q: Disjoint::new(q) }.run(cpu);
+                })
+            }
+        }
+    }
+}
+
+// --- impl Joined ---
+
+impl<T: Lanes> Joined<'_, T> {
+    fn run(&self, cpu: Cpu<'_>) {
+        let heads = self.queries + 2 * self.places.size.heads;
+        if self.x.len() < SPLIT {
+            cpu.launch(Heads { joined: self, heads: 0..heads });
+        } else {
+            cpu.pool.each(heads, |head| cpu.launch(Heads { joined: self, heads: head..head + 1 }));
+        }
+    }
+}
+
+/// One task: some heads of all rows.
+struct Heads<'a, T> {
+    joined: &'a Joined<'a, T>,
+    heads: Range<usize>,
+}
+
+impl<T: Lanes> Kernel for Heads<'_, T> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<I: Isa>(self, isa: I) {
+        let Joined { queries, rows, slots, ref places, .. } = *self.joined;
+        let (keys, width) = (places.size.heads, places.size.head_dim);
+        let mut turned = vec![0.0; width];
+        for head in self.heads {
+            if head < queries {
+                for row in 0..rows {
+                    // SAFETY: a query head is one task, and a row of it one part.
+                    let out = unsafe { self.joined.q.part((row * queries + head) * width, width) };
+                    self.joined.turn(isa, row, head, out);
+                }
+            } else if head < queries + keys {
+                for &slot in slots {
+                    self.joined.turn(isa, slot.0, head, &mut turned);
+                    // SAFETY: a key head is one task.
+                    unsafe { places.put_key(head - queries, slot, &turned) };
+                }
+            } else {
+                for &slot in slots {
+                    // SAFETY: a value head is one task.
+                    unsafe { places.put_value(head - queries - keys, slot, self.joined.head(slot.0, head)) };
+                }
+            }
+        }
+    }
+}
+
+impl<T: Lanes> Joined<'_, T> {
+    /// One head of a row, as it came.
+    #[inline(always)]
+    fn head(&self, row: usize, head: usize) -> &[f32] {
+        let width = self.places.size.head_dim;
+        &self.x[(row * (self.queries + 2 * self.places.size.heads) + head) * width..][..width]
+    }
+
+    #[inline(always)]
+    fn turn<I: Isa>(&self, isa: I, row: usize, head: usize, out: &mut [f32]) {
+        let x = self.head(row, head);
+        match self.turn {
+            Some((angles, pairs)) => turn_head(isa, x, (angles, row), pairs, out),
+            None => out.copy_from_slice(x),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::{on_every_tier, random, same_bits};
+    use crate::ops::{KvSize, columns, rope};
+
+    const SIZE: KvSize = KvSize { layers: 2, pages: 40, heads: 2, head_dim: 20 };
+    const QUERIES: usize = 4;
+
+    /// The same by the operations one by one.
+    fn one_by_one(
+        (cx, pages): (&Cx, &mut KvPages),
+        qkv: &Tensor,
+        turn: Option<(&RopeAngles, RopePairs)>,
+        rows: &[KvRow<'_>],
+    ) -> Tensor {
+        let part = |first: usize, heads: usize, turned: bool| {
+            let x = columns(cx, qkv, first * 20..(first + heads) * 20).unwrap();
+            let x = x.reshape([qkv.dims()[0], heads, 20]).unwrap();
+            match turn {
+                Some((angles, pairs)) if turned => rope(cx, &x, angles, pairs).unwrap(),
+                _ => x,
+            }
+        };
+        pages.append(cx, 1, (&part(QUERIES, 2, true), &part(QUERIES + 2, 2, false)), rows).unwrap();
+        part(0, QUERIES, true)
+    }
+
+    #[test]
+    fn one_pass_leaves_what_the_operations_leave_one_by_one() {
+        for (count, dtype) in [(3, DType::F32), (3, DType::BF16), (300, DType::F32), (300, DType::BF16)] {
+            let qkv = random(1, [count, (QUERIES + 4) * 20]);
+            let positions: Vec<u32> = (5..5 + count as u32).collect();
+            let angles = RopeAngles::new(&positions, &[1.0, 0.3, 0.1, 0.03, 0.01, 0.003]);
+            let turns = [None, Some((&angles, RopePairs::Halves)), Some((&angles, RopePairs::Adjacent))];
+            let table: Vec<u32> = (0..40).rev().collect();
+            // The first row is computed but not kept.
+            let rows = [KvRow { rows: 1..count, table: &table, first: 5 }];
+            on_every_tier(|cx| {
+                for turn in turns {
+                    let (mut joined, mut parts) =
+                        (KvPages::new(SIZE, dtype).unwrap(), KvPages::new(SIZE, dtype).unwrap());
+                    let q = joined.append_joined(cx, 1, &qkv, turn, &rows).unwrap();
+                    let want = one_by_one((cx, &mut parts), &qkv, turn, &rows);
+                    same_bits(q.f32s().unwrap(), want.f32s().unwrap());
+                    assert_eq!(q.dims(), want.dims());
+                    let (joined, parts) = (joined.into_parts(), parts.into_parts());
+                    assert!(joined.0.bytes() == parts.0.bytes() && joined.1.bytes() == parts.1.bytes());
+                }
+            });
+        }
+    }
+
+    #[test]
+    fn rows_that_are_not_queries_keys_and_values_are_refused() {
+        let cx = Cx::with_threads(1).unwrap();
+        let mut pages = KvPages::new(SIZE, DType::F32).unwrap();
+        let row = [KvRow { rows: 0..2, table: &[0], first: 0 }];
+        let refused = |pages: &mut KvPages, width: usize, layer: usize| {
+            pages.append_joined(&cx, layer, &random(1, [2, width]), None, &row).is_err()
+        };
+        assert!(!refused(&mut pages, 120, 0));
+        assert!(refused(&mut pages, 80, 0) && refused(&mut pages, 121, 0) && refused(&mut pages, 120, 2));
+        let angles = RopeAngles::new(&[1], &[1.0]);
+        let turn = Some((&angles, RopePairs::Halves));
+        assert!(pages.append_joined(&cx, 0, &random(1, [2, 120]), turn, &row).is_err());
+    }
+}

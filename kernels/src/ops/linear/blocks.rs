@@ -1,0 +1,316 @@
+//! The quantised forms: weights in blocks of 32 along K with a scale each, activations rounded to eight bits per block.
+//!
+//! A row's block of 32 activations is divided by its largest magnitude over 127 and rounded, ties to even. Dot products
+//! of a block are exact in integers, whatever the tier; blocks are added in `f32`, first to last.
+//!
+//! Panels hold sixteen outputs: first the scales of all blocks, then their weights, so that both are read in one run.
+
+use super::rows::{RowSource, Rows};
+use super::tile::{Form, RowTile, each_tile};
+use crate::cx::Cpu;
+use crate::isa::{Isa, Kernel, LANES, QUAD};
+use crate::pool::Disjoint;
+use crate::scratch::Scratch;
+use crate::{KernelError, Tensor};
+
+/// Weights of a block.
+pub(super) const BLOCK: usize = 32;
+/// Blocks whose scales [`Kind::HalvesMin`] stores together.
+pub(super) const SUPER: usize = 8;
+/// Bytes of the scales that [`SUPER`] blocks share: two `f16` of sixteen outputs each, then two bytes per block.
+pub(super) const SUPER_BYTES: usize = 4 * LANES + SUPER * 2 * LANES;
+
+/// How the weights of a block are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Signed bytes times an `f16` scale.
+    Bytes,
+    /// Half bytes less 8, times an `f16` scale.
+    Halves,
+    /// Half bytes times an `f16` scale, plus an `f16`.
+    HalvesPlus,
+    /// Half bytes times a scale, less a minimum; both are a byte times an `f16` that eight blocks share.
+    HalvesMin,
+}
+
+/// Packed panels.
+#[derive(Clone, Debug)]
+pub(super) struct Blocks {
+    pub(super) kind: Kind,
+    /// `[panels][panel_bytes]`.
+    pub(super) panels: Tensor,
+}
+
+/// Rows in blocks of eight-bit numbers: per tile `[blocks][rows]`.
+pub(super) struct PackedBlocks {
+    quants: Scratch<[i8; BLOCK]>,
+    /// Per tile `[blocks][2][rows]`: scales, and totals of the quants.
+    scales: Scratch<f32>,
+    blocks: usize,
+}
+
+/// Panels beside rows.
+pub(super) struct BlockProduct<'a> {
+    pub(super) kind: Kind,
+    pub(super) panels: &'a [u8],
+    pub(super) rows: &'a PackedBlocks,
+}
+
+// --- impl Kind ---
+
+impl Kind {
+    /// Bytes of a panel's scales, for so many blocks.
+    pub(super) fn scale_bytes(self, count: usize) -> usize {
+        match self {
+            Self::Bytes | Self::Halves => (count * 2 * LANES).next_multiple_of(QUAD),
+            Self::HalvesPlus => count * 4 * LANES,
+            Self::HalvesMin => count.div_ceil(SUPER) * SUPER_BYTES,
+        }
+    }
+
+    /// Bytes of sixteen outputs' weights in one block.
+    pub(super) fn quant_bytes(self) -> usize {
+        match self {
+            Self::Bytes => BLOCK * LANES,
+            Self::Halves | Self::HalvesPlus | Self::HalvesMin => BLOCK * LANES / 2,
+        }
+    }
+
+    pub(super) fn panel_bytes(self, count: usize) -> usize {
+        self.scale_bytes(count) + count * self.quant_bytes()
+    }
+}
+
+// --- impl Blocks ---
+
+impl Blocks {
+    /// Makes panels of `outputs` rows of `count` blocks; `fill` gets each panel's scales and weights, zeroed.
+    pub(super) fn filled(
+        kind: Kind,
+        (outputs, count): (usize, usize),
+        mut fill: impl FnMut(usize, &mut [u8], &mut [u8]),
+    ) -> Result<Self, KernelError> {
+        let size = kind.panel_bytes(count);
+        let panels = Tensor::filled([outputs.div_ceil(LANES), size], |out: &mut [u8]| {
+            for (panel, out) in out.chunks_exact_mut(size.max(1)).enumerate() {
+                let (scales, quants) = out.split_at_mut(kind.scale_bytes(count));
+                fill(panel, scales, quants);
+            }
+        })?;
+        Ok(Self { kind, panels })
+    }
+}
+
+// --- rows ---
+
+/// Rounds and lays out the rows of all tiles.
+pub(super) fn pack_rows<S: RowSource>(cpu: Cpu<'_>, rows: &Rows<'_, S>, tiles: &[RowTile]) -> PackedBlocks {
+    let (inputs, count) = (rows.width, tiles.iter().map(|tile| tile.rows).sum::<usize>());
+    let blocks = inputs.div_ceil(BLOCK);
+    let (mut quants, mut scales) =
+        (Scratch::<[i8; BLOCK]>::take(count * blocks), Scratch::<f32>::take(count * blocks * 2));
+    let (all_quants, all_scales) = (Disjoint::new(&mut quants), Disjoint::new(&mut scales));
+    each_tile(cpu, tiles, inputs, |tile, scratch| {
+        let (start, len) = (tile.first * blocks, tile.rows * blocks);
+        // SAFETY: tiles are disjoint ranges of rows.
+        let (quants, scales) = unsafe { (all_quants.part(start, len), all_scales.part(2 * start, 2 * len)) };
+        let x = rows.get(tile.first, tile.rows, scratch);
+        cpu.launch(PackTile { x, rows: tile.rows, inputs, quants, scales });
+    });
+    PackedBlocks { quants, scales, blocks }
+}
+
+struct PackTile<'a> {
+    x: &'a [f32],
+    rows: usize,
+    inputs: usize,
+    quants: &'a mut [[i8; BLOCK]],
+    scales: &'a mut [f32],
+}
+
+impl Kernel for PackTile<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<I: Isa>(self, isa: I) {
+        for (r, row) in self.x.chunks_exact(self.inputs.max(1)).enumerate() {
+            for (b, x) in row.chunks(BLOCK).enumerate() {
+                let (scale, total) = round_block(isa, x, &mut self.quants[b * self.rows + r]);
+                self.scales[b * 2 * self.rows + r] = scale;
+                self.scales[(b * 2 + 1) * self.rows + r] = total;
+            }
+        }
+    }
+}
+
+/// Rounds up to 32 numbers to eight bits; returns their scale and the sum of what they became.
+#[inline(always)]
+fn round_block<I: Isa>(isa: I, x: &[f32], out: &mut [i8; BLOCK]) -> (f32, f32) {
+    let (first, second) = x.split_at(x.len().min(LANES));
+    let (zero, halves) = (isa.splat(0.0), [isa.load_part(first, 0.0), isa.load_part(second, 0.0)]);
+    let size = isa.max(isa.sub(zero, halves[0]), halves[0]);
+    let size = isa.max(size, isa.max(isa.sub(zero, halves[1]), halves[1]));
+    let most = isa.greatest(size);
+    // Zero, unless something is not finite: then the scale, and with it the row, is no number.
+    let poison = isa.sum(isa.fma(halves[0], zero, isa.mul(halves[1], zero)));
+    if most == 0.0 {
+        out.fill(0);
+        return (poison, 0.0);
+    }
+    let (per, bound) = (isa.splat(127.0 / most), isa.splat(127.0));
+    let mut total = zero;
+    for (half, out) in halves.iter().zip(out.as_chunks_mut::<LANES>().0) {
+        let rounded = isa.round(isa.mul(*half, per));
+        let rounded = isa.max(isa.min(rounded, bound), isa.splat(-127.0));
+        total = isa.add(total, rounded);
+        for (out, x) in out.iter_mut().zip(isa.lanes(rounded)) {
+            *out = x as i8;
+        }
+    }
+    (most / 127.0 + poison, isa.sum(total))
+}
+
+// --- impl BlockProduct ---
+
+impl PackedBlocks {
+    /// Bytes of one packed row.
+    pub(super) fn row_bytes(&self) -> usize {
+        self.blocks * (BLOCK + 2 * size_of::<f32>())
+    }
+}
+
+impl Form for BlockProduct<'_> {
+    const DOTS: bool = true;
+    const BESIDE: bool = false;
+
+    #[inline(always)]
+    fn sums<I: Isa, const R: usize, const P: usize>(&self, isa: I, first: usize, panel: usize) -> [[I::V; P]; R] {
+        let (blocks, start) = (self.rows.blocks, first * self.rows.blocks);
+        let x = self.rows.quants[start..][..R * blocks].as_chunks::<R>().0;
+        let scales = self.rows.scales[2 * start..][..2 * R * blocks].as_chunks::<R>().0.as_chunks::<2>().0;
+        let size = self.kind.panel_bytes(blocks);
+        let mut sums = [[isa.splat(0.0); P]; R];
+        for p in 0..P {
+            let panel = self.panels[(panel + p) * size..][..size].split_at(self.kind.scale_bytes(blocks));
+            let column = match self.kind {
+                Kind::Bytes => bytes::<I, R>(isa, panel, x, scales),
+                Kind::Halves => halves::<I, R>(isa, panel, x, scales),
+                Kind::HalvesPlus => halves_plus::<I, R>(isa, panel, x, scales),
+                Kind::HalvesMin => halves_min::<I, R>(isa, panel, x, scales),
+            };
+            for (sums, sum) in sums.iter_mut().zip(column) {
+                sums[p] = sum;
+            }
+        }
+        sums
+    }
+}
+
+/// What one panel's sums of `R` rows are made of.
+type Panel<'a> = (&'a [u8], &'a [u8]);
+type Scales<const R: usize> = [[f32; R]; 2];
+
+#[inline(always)]
+fn bytes<I: Isa, const R: usize>(
+    isa: I,
+    (steps, quants): Panel<'_>,
+    x: &[[[i8; BLOCK]; R]],
+    scales: &[Scales<R>],
+) -> [I::V; R] {
+    let steps = bytemuck::cast_slice::<u8, u16>(steps).as_chunks::<LANES>().0;
+    let quants = quants.as_chunks::<QUAD>().0.as_chunks::<8>().0;
+    let mut sums = [isa.splat(0.0); R];
+    for (((quants, steps), x), [scales, totals]) in quants.iter().zip(steps).zip(x).zip(scales) {
+        ahead(isa, quants);
+        let (dots, step) = (isa.dot_bytes(quants, x, totals), isa.load_f16(steps));
+        for ((sum, &dot), &scale) in sums.iter_mut().zip(&dots).zip(scales) {
+            *sum = isa.fma(isa.mul(dot, isa.splat(scale)), step, *sum);
+        }
+    }
+    sums
+}
+
+#[inline(always)]
+fn halves<I: Isa, const R: usize>(
+    isa: I,
+    (steps, quants): Panel<'_>,
+    x: &[[[i8; BLOCK]; R]],
+    scales: &[Scales<R>],
+) -> [I::V; R] {
+    let steps = bytemuck::cast_slice::<u8, u16>(steps).as_chunks::<LANES>().0;
+    let quants = quants.as_chunks::<QUAD>().0.as_chunks::<4>().0;
+    let mut sums = [isa.splat(0.0); R];
+    for (((quants, steps), x), [scales, totals]) in quants.iter().zip(steps).zip(x).zip(scales) {
+        ahead(isa, quants);
+        let (dots, step) = (isa.dot_halves(quants, x), isa.load_f16(steps));
+        for (((sum, &dot), &scale), &total) in sums.iter_mut().zip(&dots).zip(scales).zip(totals) {
+            let dot = isa.sub(dot, isa.splat(8.0 * total));
+            *sum = isa.fma(isa.mul(dot, isa.splat(scale)), step, *sum);
+        }
+    }
+    sums
+}
+
+#[inline(always)]
+fn halves_plus<I: Isa, const R: usize>(
+    isa: I,
+    (steps, quants): Panel<'_>,
+    x: &[[[i8; BLOCK]; R]],
+    scales: &[Scales<R>],
+) -> [I::V; R] {
+    let steps = bytemuck::cast_slice::<u8, u16>(steps).as_chunks::<LANES>().0.as_chunks::<2>().0;
+    let quants = quants.as_chunks::<QUAD>().0.as_chunks::<4>().0;
+    let mut sums = [isa.splat(0.0); R];
+    for (((quants, [step, least]), x), [scales, totals]) in quants.iter().zip(steps).zip(x).zip(scales) {
+        ahead(isa, quants);
+        let (dots, step, least) = (isa.dot_halves(quants, x), isa.load_f16(step), isa.load_f16(least));
+        for (((sum, &dot), &scale), &total) in sums.iter_mut().zip(&dots).zip(scales).zip(totals) {
+            let more = isa.fma(isa.mul(dot, isa.splat(scale)), step, *sum);
+            *sum = isa.fma(isa.splat(scale * total), least, more);
+        }
+    }
+    sums
+}
+
+#[inline(always)]
+fn halves_min<I: Isa, const R: usize>(
+    isa: I,
+    (steps, quants): Panel<'_>,
+    x: &[[[i8; BLOCK]; R]],
+    scales: &[Scales<R>],
+) -> [I::V; R] {
+    let quants = quants.as_chunks::<QUAD>().0.as_chunks::<4>().0;
+    let mut sums = [isa.splat(0.0); R];
+    let groups = quants.chunks(SUPER).zip(steps.as_chunks::<SUPER_BYTES>().0);
+    for ((quants, steps), (x, scales)) in groups.zip(x.chunks(SUPER).zip(scales.chunks(SUPER))) {
+        let (shared, each) = steps.split_at(4 * LANES);
+        let shared = bytemuck::cast_slice::<u8, u16>(shared).as_chunks::<LANES>().0;
+        let (step, min) = (isa.load_f16(&shared[0]), isa.load_f16(&shared[1]));
+        let each = each.as_chunks::<LANES>().0.as_chunks::<2>().0;
+        for (((quants, each), x), [scales, totals]) in quants.iter().zip(each).zip(x).zip(scales) {
+            ahead(isa, quants);
+            let dots = isa.dot_halves(quants, x);
+            let step = isa.mul(step, isa.load_u8(&each[0]));
+            let min = isa.mul(min, isa.load_u8(&each[1]));
+            for (((sum, &dot), &scale), &total) in sums.iter_mut().zip(&dots).zip(scales).zip(totals) {
+                let more = isa.fma(isa.mul(dot, isa.splat(scale)), step, *sum);
+                *sum = isa.fma(isa.splat(-scale * total), min, more);
+            }
+        }
+    }
+    sums
+}
+
+/// Asks for the weights some blocks ahead; asking for what is not there does nothing.
+#[inline(always)]
+fn ahead<I: Isa, const N: usize>(isa: I, quants: &[[u8; QUAD]; N]) {
+    for line in quants {
+        isa.prefetch_ahead(line, AHEAD);
+    }
+}
+
+/// How far ahead weights are asked for, in bytes.
+const AHEAD: usize = 2_048;
+
+#[cfg(test)]
+mod tests;
