@@ -97,9 +97,8 @@ impl VitBlock {
 
 impl Layer for VitBlock {
     fn run(&self, cx: &Cx) -> Result<(), KernelError> {
-        let normed = self.first.forward(cx, &self.x)?;
-        let x = self.attention.whole(cx, (&normed, &self.x), TOKENS)?;
-        self.mlp.forward(cx, &self.second.forward(cx, &x)?, &x).map(drop)
+        let x = self.attention.whole(cx, (self.first.of(&self.x), &self.x), TOKENS)?;
+        self.mlp.forward(cx, self.second.of(&x), &x).map(drop)
     }
 }
 

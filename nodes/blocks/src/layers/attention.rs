@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use mstar_contract::CrossKv;
 use mstar_kernels::ops::{
-    self, AttnRow, AttnSpan, Epilogue, KvRow, KvSize, PAGE_TOKENS, PackedLinear, Reach, RopeAngles, RopePairs,
+    self, AttnRow, AttnSpan, Epilogue, Input, KvRow, KvSize, PAGE_TOKENS, PackedLinear, Reach, RopeAngles, RopePairs,
 };
 use mstar_kernels::{Cx, DType, KernelError, KvPages, Tensor};
 
@@ -75,38 +75,29 @@ impl SelfAttention {
     pub fn paged(
         &self,
         cx: &Cx,
-        (x, residual): (&Tensor, &Tensor),
+        (x, residual): (Input<'_>, &Tensor),
         rows: &BatchRows<'_>,
         turn: Option<Turn<'_>>,
         (layer, pages): (usize, &mut KvPages),
     ) -> Result<Tensor, KernelError> {
-        let (q, k, v) = self.project(cx, x)?;
-        let (q, k) = match turn {
-            None => (q, k),
-            Some(Turn { angles, pairs }) => (ops::rope(cx, &q, angles, pairs)?, ops::rope(cx, &k, angles, pairs)?),
-        };
-        pages.append(cx, layer, (&k, &v), &rows.kept)?;
+        let qkv = ops::linear_of(cx, x, &self.qkv, Epilogue::default())?;
+        let turn = turn.map(|Turn { angles, pairs }| (angles, pairs));
+        let q = pages.append_joined(cx, layer, &qkv, turn, &rows.kept)?;
         let mixed = ops::paged_attention(cx, &q, pages, layer, &rows.causal, self.heads.scale())?;
         close(cx, &mixed, &self.out, residual)
     }
 
     /// Returns `residual` plus the layer's output for whole sequences of `length` rows each, which see all of
     /// themselves and nothing of each other.
-    pub fn whole(&self, cx: &Cx, (x, residual): (&Tensor, &Tensor), length: usize) -> Result<Tensor, KernelError> {
-        let (q, k, v) = self.project(cx, x)?;
-        let count = x.shape().height() / length.max(1);
+    pub fn whole(&self, cx: &Cx, (x, residual): (Input<'_>, &Tensor), length: usize) -> Result<Tensor, KernelError> {
+        let qkv = ops::linear_of(cx, x, &self.qkv, Epilogue::default())?;
+        let count = qkv.dims()[0] / length.max(1);
         let span = |i: usize| i * length..(i + 1) * length;
         let spans: Vec<AttnSpan> =
             (0..count).map(|i| AttnSpan { rows: span(i), keys: span(i), reach: Reach::Full }).collect();
-        let mixed = ops::attention(cx, &q, (&k, &v), &spans, self.heads.scale())?;
+        let Heads { keys, width, .. } = self.heads;
+        let mixed = ops::attention_joined(cx, &qkv, (keys, width), &spans, self.heads.scale())?;
         close(cx, &mixed, &self.out, residual)
-    }
-
-    fn project(&self, cx: &Cx, x: &Tensor) -> Result<(Tensor, Tensor, Tensor), KernelError> {
-        let qkv = ops::linear(cx, x, &self.qkv)?;
-        let Heads { queries, keys, .. } = self.heads;
-        let part = |first: usize, heads: usize| self.heads.cut(cx, &qkv, first, heads);
-        Ok((part(0, queries)?, part(queries, keys)?, part(queries + keys, keys)?))
     }
 }
 
@@ -130,12 +121,12 @@ impl CrossAttention {
     pub fn forward(
         &self,
         cx: &Cx,
-        (x, residual): (&Tensor, &Tensor),
+        (x, residual): (Input<'_>, &Tensor),
         rows: &[(Range<usize>, &CrossKv)],
         layer: usize,
     ) -> Result<Tensor, KernelError> {
-        let q = ops::linear(cx, x, &self.q)?;
-        let q = q.reshape([x.shape().height(), self.heads.queries, self.heads.width])?;
+        let q = ops::linear_of(cx, x, &self.q, Epilogue::default())?;
+        let q = q.reshape([residual.shape().height(), self.heads.queries, self.heads.width])?;
         let mut mixed = Vec::with_capacity(rows.len());
         for (range, cross) in rows {
             let q = q.rows(range.clone())?;

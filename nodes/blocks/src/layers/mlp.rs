@@ -1,15 +1,13 @@
 //! The position-wise halves of transformer layers.
 
-use mstar_kernels::ops::{self, Activation, Epilogue, PackedLinear};
+use mstar_kernels::ops::{self, Activation, Epilogue, Input, PackedLinear};
 use mstar_kernels::{Cx, KernelError, Tensor};
 
 /// down(silu(gate x) * up x).
 #[derive(Clone, Debug)]
 pub struct GatedMlp {
-    /// What opens and closes.
-    pub gate: PackedLinear,
-    /// What passes.
-    pub up: PackedLinear,
+    /// What opens and closes, and what passes, in one, in this order.
+    pub gate_up: PackedLinear,
     /// Back to the width outside.
     pub down: PackedLinear,
 }
@@ -29,10 +27,10 @@ pub struct Mlp {
 
 impl GatedMlp {
     /// Returns `residual` plus the layer's output for `x`.
-    pub fn forward(&self, cx: &Cx, x: &Tensor, residual: &Tensor) -> Result<Tensor, KernelError> {
-        let (gate, up) = (ops::linear(cx, x, &self.gate)?, ops::linear(cx, x, &self.up)?);
-        let inner = ops::silu_mul(cx, &gate, &up)?;
-        ops::linear_with(cx, &inner, &self.down, Epilogue { residual: Some(residual), ..Epilogue::default() })
+    pub fn forward(&self, cx: &Cx, x: Input<'_>, residual: &Tensor) -> Result<Tensor, KernelError> {
+        let inner = ops::linear_of(cx, x, &self.gate_up, Epilogue::default())?;
+        let residual = Epilogue { residual: Some(residual), ..Epilogue::default() };
+        ops::linear_of(cx, Input::SiluMulHalves(&inner), &self.down, residual)
     }
 }
 
@@ -40,9 +38,9 @@ impl GatedMlp {
 
 impl Mlp {
     /// Returns `residual` plus the layer's output for `x`.
-    pub fn forward(&self, cx: &Cx, x: &Tensor, residual: &Tensor) -> Result<Tensor, KernelError> {
+    pub fn forward(&self, cx: &Cx, x: Input<'_>, residual: &Tensor) -> Result<Tensor, KernelError> {
         let opened = Epilogue { activation: self.activation, ..Epilogue::default() };
-        let inner = ops::linear_with(cx, x, &self.up, opened)?;
+        let inner = ops::linear_of(cx, x, &self.up, opened)?;
         ops::linear_with(cx, &inner, &self.down, Epilogue { residual: Some(residual), ..Epilogue::default() })
     }
 }

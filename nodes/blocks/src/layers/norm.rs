@@ -1,6 +1,6 @@
 //! Norms with their weights.
 
-use mstar_kernels::ops::{self, Gain};
+use mstar_kernels::ops::{self, Gain, Input};
 use mstar_kernels::{Cx, KernelError, Tensor};
 
 /// x / rms(x), times a weight.
@@ -32,6 +32,11 @@ impl RmsNorm {
     pub fn forward(&self, cx: &Cx, x: &Tensor) -> Result<Tensor, KernelError> {
         ops::rms_norm(cx, x, &self.weight, self.eps, self.gain)
     }
+
+    /// Returns the normalised rows for the layer that follows, which makes them on the way.
+    pub fn of<'a>(&'a self, x: &'a Tensor) -> Input<'a> {
+        Input::RmsNorm { x, weight: &self.weight, eps: self.eps, gain: self.gain }
+    }
 }
 
 // --- impl LayerNorm ---
@@ -40,5 +45,10 @@ impl LayerNorm {
     /// Normalises every row.
     pub fn forward(&self, cx: &Cx, x: &Tensor) -> Result<Tensor, KernelError> {
         ops::layer_norm(cx, x, Some(&self.weight), Some(&self.bias), self.eps)
+    }
+
+    /// Returns the normalised rows for the layer that follows, which makes them on the way.
+    pub fn of<'a>(&'a self, x: &'a Tensor) -> Input<'a> {
+        Input::LayerNorm { x, weight: &self.weight, bias: &self.bias, eps: self.eps }
     }
 }

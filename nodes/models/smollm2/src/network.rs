@@ -36,7 +36,7 @@ pub type Tap<'a> = dyn FnMut(usize, &Tensor) -> Result<(), KernelError> + 'a;
 // --- impl Network ---
 
 impl Network {
-    /// Loads the network from a GGUF file, dequantised.
+    /// Loads the network from a GGUF file: its blocks as they lie in `q8` and `q4`, else dequantised.
     pub fn load(file: &WeightFile, precision: Precision) -> Result<Self, String> {
         let config = Config::read(file)?;
         Self::with_config(config, LayerLoader::new(file, precision), file).map_err(|e| e.to_string())
@@ -45,10 +45,8 @@ impl Network {
     fn with_config(config: Config, load: LayerLoader<'_>, file: &WeightFile) -> Result<Self, LayerError> {
         let shape = [config.vocabulary, config.width];
         let embedding = load.table("token_embd.weight", shape)?;
-        let head = match file.get("output.weight") {
-            Some(_) => load.linear("output.weight", shape)?,
-            None => load.pack(&embedding, None)?,
-        };
+        let tied = file.get("output.weight").is_none();
+        let head = load.linear(if tied { "token_embd.weight" } else { "output.weight" }, shape)?;
         let layers = (0..config.layers).map(|i| Layer::load(&config, load, i)).collect::<Result<_, _>>()?;
         let norm = rms_norm(&config, load, "output_norm.weight")?;
         let inverse_frequencies = config.inverse_frequencies();
@@ -74,10 +72,9 @@ impl Network {
         let mut x = ops::embedding(cx, &self.embedding, batch.tokens)?;
         tap(0, &x)?;
         for (i, layer) in self.layers.iter().enumerate() {
-            let normed = layer.attention_norm.forward(cx, &x)?;
-            x = layer.attention.paged(cx, (&normed, &x), &rows, Some(turn), (i, pages))?;
-            let normed = layer.mlp_norm.forward(cx, &x)?;
-            x = layer.mlp.forward(cx, &normed, &x)?;
+            let normed = layer.attention_norm.of(&x);
+            x = layer.attention.paged(cx, (normed, &x), &rows, Some(turn), (i, pages))?;
+            x = layer.mlp.forward(cx, layer.mlp_norm.of(&x), &x)?;
             if i + 1 < self.layers.len() {
                 tap(i + 1, &x)?;
             }
@@ -107,8 +104,7 @@ impl Layer {
             },
             mlp_norm: rms_norm(config, load, &name("ffn_norm"))?,
             mlp: GatedMlp {
-                gate: load.linear(&name("ffn_gate"), [inner, width])?,
-                up: load.linear(&name("ffn_up"), [inner, width])?,
+                gate_up: load.fused(&[(&name("ffn_gate"), None), (&name("ffn_up"), None)], &[inner; 2], width)?,
                 down: load.linear(&name("ffn_down"), [width, inner])?,
             },
         })

@@ -9,7 +9,7 @@ use mstar_contract::{
     Sampling, Value,
 };
 use mstar_graph::OpName;
-use mstar_kernels::ops::{self, Gain, PackedLinear, RopeAngles, RopePairs};
+use mstar_kernels::ops::{self, Epilogue, Gain, Input, PackedLinear, RopeAngles, RopePairs};
 use mstar_kernels::{Cx, KernelError, KvPages, Tensor};
 
 use crate::random;
@@ -81,7 +81,7 @@ impl Tiny {
                 kv: packed(2 * keys, WIDTH),
                 out: packed(WIDTH, queries),
             };
-            let mlp = GatedMlp { gate: packed(INNER, WIDTH), up: packed(INNER, WIDTH), down: packed(WIDTH, INNER) };
+            let mlp = GatedMlp { gate_up: packed(2 * INNER, WIDTH), down: packed(WIDTH, INNER) };
             (attention, cross, mlp)
         };
         let layers = (0..LAYERS).map(layer).collect();
@@ -91,8 +91,8 @@ impl Tiny {
         Self { precision, crosses, probe, embedding, gain, layers, head }
     }
 
-    fn norm(&self, cx: &Cx, x: &Tensor) -> Result<Tensor, KernelError> {
-        ops::rms_norm(cx, x, &self.gain, 1e-5, Gain::Weight)
+    fn norm<'a>(&'a self, x: &'a Tensor) -> Input<'a> {
+        Input::RmsNorm { x, weight: &self.gain, eps: 1e-5, gain: Gain::Weight }
     }
 }
 
@@ -143,11 +143,11 @@ impl Decoder for Tiny {
             batch.rows.iter().filter_map(|row| row.cross.map(|cross| (row.tokens.clone(), cross))).collect();
         let mut x = ops::embedding(cx, &self.embedding, batch.tokens)?;
         for (i, (attention, cross, mlp)) in self.layers.iter().enumerate() {
-            x = attention.paged(cx, (&self.norm(cx, &x)?, &x), &rows, Some(turn), (i, kv))?;
+            x = attention.paged(cx, (self.norm(&x), &x), &rows, Some(turn), (i, kv))?;
             if self.crosses {
-                x = cross.forward(cx, (&self.norm(cx, &x)?, &x), &crossing, i)?;
+                x = cross.forward(cx, (self.norm(&x), &x), &crossing, i)?;
             }
-            x = mlp.forward(cx, &self.norm(cx, &x)?, &x)?;
+            x = mlp.forward(cx, self.norm(&x), &x)?;
         }
         let hiccup = |left: usize| left.checked_sub(1);
         if self.probe.hiccups.fetch_update(Ordering::Relaxed, Ordering::Relaxed, hiccup).is_ok() {
@@ -156,7 +156,8 @@ impl Decoder for Tiny {
         if rows.wanted.is_empty() {
             return Tensor::from_f32(Vec::new(), [0, VOCABULARY]);
         }
-        ops::linear(cx, &self.norm(cx, &ops::take_rows(cx, &x, &rows.wanted)?)?, &self.head)
+        let last = ops::take_rows(cx, &x, &rows.wanted)?;
+        ops::linear_of(cx, self.norm(&last), &self.head, Epilogue::default())
     }
 
     fn default_sampling(&self) -> Sampling {

@@ -67,11 +67,9 @@ impl DecoderNetwork {
         let words = ops::embedding(cx, &self.embedding, batch.tokens)?;
         let mut x = ops::add(cx, &words, &ops::embedding(cx, &self.positions, &rows.positions)?)?;
         for (i, layer) in self.layers.iter().enumerate() {
-            let normed = layer.attention_norm.forward(cx, &x)?;
-            x = layer.attention.paged(cx, (&normed, &x), &rows, None, (i, pages))?;
-            let normed = layer.cross_norm.forward(cx, &x)?;
-            x = layer.cross.forward(cx, (&normed, &x), &across, i)?;
-            x = layer.mlp.forward(cx, &layer.mlp_norm.forward(cx, &x)?, &x)?;
+            x = layer.attention.paged(cx, (layer.attention_norm.of(&x), &x), &rows, None, (i, pages))?;
+            x = layer.cross.forward(cx, (layer.cross_norm.of(&x), &x), &across, i)?;
+            x = layer.mlp.forward(cx, layer.mlp_norm.of(&x), &x)?;
         }
         let last = self.norm.forward(cx, &ops::take_rows(cx, &x, wanted)?)?;
         ops::linear(cx, &last, &self.head)

@@ -58,9 +58,8 @@ impl EncoderNetwork {
         tap(0, &x)?;
         let length = x.dims()[0];
         for (i, layer) in self.layers.iter().enumerate() {
-            let normed = layer.attention_norm.forward(cx, &x)?;
-            x = layer.attention.whole(cx, (&normed, &x), length)?;
-            x = layer.mlp.forward(cx, &layer.mlp_norm.forward(cx, &x)?, &x)?;
+            x = layer.attention.whole(cx, (layer.attention_norm.of(&x), &x), length)?;
+            x = layer.mlp.forward(cx, layer.mlp_norm.of(&x), &x)?;
             if i + 1 < self.layers.len() {
                 tap(i + 1, &x)?;
             }
