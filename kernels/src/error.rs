@@ -46,6 +46,24 @@ pub enum KernelError {
         /// The device it was asked for on.
         device: Device,
     },
+    /// A tensor that does not lie where the operation runs.
+    #[error("{op}: runs on {want:?}, a tensor lies on {got:?}")]
+    Elsewhere {
+        /// The operation that refused.
+        op: &'static str,
+        /// Where it runs.
+        want: Device,
+        /// Where the tensor lies.
+        got: Device,
+    },
+    /// The device, its driver or its compiler refused.
+    #[error("cuda: {what}: {reason}")]
+    Gpu {
+        /// What was asked of it.
+        what: String,
+        /// What it said.
+        reason: String,
+    },
     /// This machine lacks the instructions of a tier.
     #[error("this machine lacks the instructions of tier {tier:?}")]
     NoTier {

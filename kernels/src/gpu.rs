@@ -1,75 +1,30 @@
-//! Discovery of CUDA devices, without a CUDA library at build or start.
+//! The CUDA side: finding devices, and running the operations on them.
+//!
+//! A [`Gpu`] owns one stream of a device and the memory of the tensors that lie there; [`crate::Cx::with_gpu`] makes every
+//! operation run on it. Below it stands a [`Driver`], which allocates, copies and launches by kernel name: CUDA in
+//! [`Gpu::open`], which loads the driver library and NVRTC at run time, so the same binary starts without either; and in
+//! the tests a shim that runs the same kernel sources on the host.
+//!
+//! **Never run on hardware.** What is checked, without a GPU: every kernel's results and bits through the shim, that NVRTC
+//! compiles every kernel, what is passed to each launch, and capture as the shim does it. What is not: the calls into the
+//! CUDA driver and into cuBLASLt, and all speed. `scenarios/gpu-check` checks that where there is a device.
 
-use cudarc::driver::{result, sys};
+mod capture;
+mod cuda;
+mod driver;
+mod handle;
+mod memory;
+mod nvrtc;
+pub(crate) mod ops;
+mod probe;
+mod products;
+mod sources;
+mod staged;
 
-/// A CUDA device, as the driver describes it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GpuDescription {
-    /// Its number, as in [`crate::Device::Cuda`].
-    pub ordinal: u16,
-    /// The product's name.
-    pub name: String,
-    /// Its memory in bytes.
-    pub memory_bytes: usize,
-    /// Its compute capability, major and minor.
-    pub capability: (u32, u32),
-}
-
-/// Why there are no CUDA devices, in one line.
-#[derive(Debug, thiserror::Error)]
-#[error("no CUDA: {reason}")]
-pub struct NoCuda {
-    reason: String,
-}
-
-/// Lists the CUDA devices of this machine; without CUDA it says why.
-pub fn probe() -> Result<Vec<GpuDescription>, NoCuda> {
-    // SAFETY: asks the loader whether the driver library is there; it loads it and calls nothing in it.
-    if !unsafe { sys::is_culib_present() } {
-        return Err(NoCuda::because("the driver library is not installed"));
-    }
-    result::init().map_err(NoCuda::because)?;
-    let count = result::device::get_count().map_err(NoCuda::because)?;
-    (0..count).map(|ordinal| describe(ordinal).map_err(NoCuda::because)).collect()
-}
-
-// --- impl NoCuda ---
-
-impl NoCuda {
-    fn because(reason: impl std::fmt::Display) -> Self {
-        let text = reason.to_string();
-        Self { reason: text.lines().next().unwrap_or("unknown").to_owned() }
-    }
-}
-
-fn describe(ordinal: i32) -> Result<GpuDescription, result::DriverError> {
-    use sys::CUdevice_attribute as Attribute;
-    let device = result::device::get(ordinal)?;
-    // SAFETY: `device` was just handed out by the driver.
-    let (memory_bytes, major, minor) = unsafe {
-        (
-            result::device::total_mem(device)?,
-            result::device::get_attribute(device, Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
-            result::device::get_attribute(device, Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
-        )
-    };
-    Ok(GpuDescription {
-        ordinal: u16::try_from(ordinal).unwrap_or(u16::MAX),
-        name: result::device::get_name(device)?,
-        memory_bytes,
-        capability: (major.unsigned_abs(), minor.unsigned_abs()),
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn probing_never_panics_and_explains_itself_in_one_line() {
-        match probe() {
-            Ok(devices) => assert!(devices.iter().all(|d| !d.name.is_empty() && d.memory_bytes > 0)),
-            Err(none) => assert!(none.to_string().starts_with("no CUDA: ") && none.to_string().lines().count() == 1),
-        }
-    }
-}
+pub use capture::{Captures, Replay};
+pub use driver::{Arg, Driver, Launch, Product};
+pub use handle::{Gpu, GpuSettings};
+pub(crate) use memory::Memory;
+pub use nvrtc::{Nvrtc, Target};
+pub use probe::{GpuDescription, NoCuda, probe};
+pub use sources::{HEADERS, MODULES, Module};

@@ -7,7 +7,10 @@ use half::bf16;
 
 use crate::buffer::Buffer;
 use crate::error::{KernelError, below, need};
+use crate::gpu::{self, Memory};
 use crate::{Device, Shape};
+
+mod place;
 
 /// The element type of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -33,12 +36,18 @@ pub trait Element: bytemuck::Pod + Send + Sync + sealed::Sealed {
 /// A contiguous, row-major array; clones, reshapes and row ranges share its bytes.
 #[derive(Clone, Debug)]
 pub struct Tensor {
-    buffer: Arc<Buffer>,
+    store: Arc<Store>,
     /// Where the view starts, in elements.
     start: usize,
     shape: Shape,
     dtype: DType,
-    device: Device,
+}
+
+/// The bytes that views share.
+#[derive(Debug)]
+enum Store {
+    Host(Buffer),
+    Device(Memory),
 }
 
 mod sealed {
@@ -107,7 +116,7 @@ impl Tensor {
     ) -> Result<Self, KernelError> {
         let bytes = shape.len().checked_mul(dtype.size());
         let bytes = bytes.ok_or(KernelError::Memory { bytes: usize::MAX })?;
-        Ok(Self { buffer: Arc::new(buffer(bytes)?), start: 0, shape, dtype, device: Device::Cpu })
+        Ok(Self { store: Arc::new(Store::Host(buffer(bytes)?)), start: 0, shape, dtype })
     }
 
     /// Copies elements into a tensor of the given shape.
@@ -153,7 +162,10 @@ impl Tensor {
 
     /// Returns where the bytes lie.
     pub fn device(&self) -> Device {
-        self.device
+        match &*self.store {
+            Store::Host(_) => Device::Cpu,
+            Store::Device(memory) => memory.gpu().device(),
+        }
     }
 
     /// Returns the number of elements.
@@ -189,22 +201,25 @@ impl Tensor {
         Ok(view)
     }
 
-    /// Returns the elements, if they are of type `T`.
+    /// Returns the elements, if they are of type `T` and in host memory.
     pub fn as_slice<T: Element>(&self) -> Result<&[T], KernelError> {
         self.wants("as_slice", T::DTYPE)?;
-        let (start, end) = self.byte_range();
-        Ok(bytemuck::cast_slice(&self.buffer.bytes()[start..end]))
+        let bytes = self.held().ok_or_else(|| self.elsewhere("as_slice"))?;
+        Ok(bytemuck::cast_slice(bytes))
     }
 
-    /// Returns the elements for writing, if they are of type `T`; copies them first when they are shared.
+    /// Returns the elements for writing, as [`Tensor::as_slice`]; copies them first when they are shared.
     pub fn as_mut_slice<T: Element>(&mut self) -> Result<&mut [T], KernelError> {
         self.wants("as_mut_slice", T::DTYPE)?;
-        if Arc::get_mut(&mut self.buffer).is_none() {
+        if Arc::get_mut(&mut self.store).is_none() {
             self.detach()?;
         }
         let (start, end) = self.byte_range();
-        let buffer = Arc::get_mut(&mut self.buffer).expect("invariant: detached above");
-        Ok(bytemuck::cast_slice_mut(&mut buffer.bytes_mut()[start..end]))
+        let elsewhere = self.elsewhere("as_mut_slice");
+        match Arc::get_mut(&mut self.store) {
+            Some(Store::Host(buffer)) => Ok(bytemuck::cast_slice_mut(&mut buffer.bytes_mut()[start..end])),
+            _ => Err(elsewhere),
+        }
     }
 
     /// Returns the elements of an `f32` tensor.
@@ -222,16 +237,23 @@ impl Tensor {
         self.as_mut_slice()
     }
 
-    /// Returns the bytes of the elements.
+    /// Returns the bytes of the elements of a tensor in host memory.
     pub fn bytes(&self) -> &[u8] {
-        let (start, end) = self.byte_range();
-        &self.buffer.bytes()[start..end]
+        self.held().expect("invariant: bytes are asked of tensors in host memory")
+    }
+
+    /// Returns how many bytes the elements have, wherever they lie.
+    pub fn byte_len(&self) -> usize {
+        self.len() * self.dtype.size()
     }
 
     /// Returns the same numbers as `f32`; widening is exact, an `f32` tensor is shared.
     pub fn to_f32(&self) -> Result<Self, KernelError> {
         if self.dtype == DType::F32 {
             return Ok(self.clone());
+        }
+        if let Some(gpu) = self.gpu() {
+            return gpu::ops::to_f32(gpu, self);
         }
         let halves: &[bf16] = self.as_slice()?;
         Self::filled(self.shape, |out: &mut [f32]| {
@@ -245,6 +267,9 @@ impl Tensor {
     pub fn to_bf16(&self) -> Result<Self, KernelError> {
         if self.dtype == DType::BF16 {
             return Ok(self.clone());
+        }
+        if let Some(gpu) = self.gpu() {
+            return gpu::ops::to_bf16(gpu, self);
         }
         let floats = self.f32s()?;
         Self::filled(self.shape, |out: &mut [bf16]| {
@@ -260,16 +285,35 @@ impl Tensor {
     }
 
     fn byte_range(&self) -> (usize, usize) {
-        let size = self.dtype.size();
-        (self.start * size, (self.start + self.len()) * size)
+        let start = self.start * self.dtype.size();
+        (start, start + self.byte_len())
     }
 
-    /// Moves the view to a buffer of its own.
+    /// The bytes, if they are in host memory.
+    fn held(&self) -> Option<&[u8]> {
+        let (start, end) = self.byte_range();
+        match &*self.store {
+            Store::Host(buffer) => Some(&buffer.bytes()[start..end]),
+            Store::Device(_) => None,
+        }
+    }
+
+    fn elsewhere(&self, op: &'static str) -> KernelError {
+        KernelError::Elsewhere { op, want: Device::Cpu, got: self.device() }
+    }
+
+    /// Moves the view to bytes of its own.
     fn detach(&mut self) -> Result<(), KernelError> {
-        let bytes = self.bytes();
-        let mut own = Buffer::zeroed(bytes.len())?;
-        own.bytes_mut().copy_from_slice(bytes);
-        self.buffer = Arc::new(own);
+        let (start, end) = self.byte_range();
+        let own = match &*self.store {
+            Store::Host(buffer) => {
+                let mut own = Buffer::zeroed(end - start)?;
+                own.bytes_mut().copy_from_slice(&buffer.bytes()[start..end]);
+                Store::Host(own)
+            }
+            Store::Device(memory) => Store::Device(memory.copied(start, end - start)?),
+        };
+        self.store = Arc::new(own);
         self.start = 0;
         Ok(())
     }

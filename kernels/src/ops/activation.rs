@@ -3,7 +3,7 @@
 use crate::cx::RowKernel;
 use crate::error::need;
 use crate::isa::{Isa, LANES};
-use crate::{Cx, KernelError, Shape, Tensor, maths};
+use crate::{Cx, KernelError, Shape, Tensor, gpu, maths};
 
 /// x * Phi(x), with the error function.
 pub fn gelu_erf(cx: &Cx, x: &Tensor) -> Result<Tensor, KernelError> {
@@ -32,14 +32,20 @@ pub fn silu(cx: &Cx, x: &Tensor) -> Result<Tensor, KernelError> {
 
 /// silu(gate) * up.
 pub fn silu_mul(cx: &Cx, gate: &Tensor, up: &Tensor) -> Result<Tensor, KernelError> {
-    let cpu = cx.cpu_for("silu_mul")?;
     need(gate.shape() == up.shape(), "silu_mul", "both sides have one shape", &[gate.shape(), up.shape()])?;
+    if let Some(gpu) = cx.gpu() {
+        return gpu::ops::silu_mul(gpu, gate, up);
+    }
+    let cpu = cx.cpu_for("silu_mul")?;
     let kernel = SiluMul { gate: gate.f32s()?, up: up.f32s()?, width: gate.shape().width() };
     Tensor::written(gate.shape(), |out| cpu.rows(out, kernel.width, &kernel))
 }
 
 /// [`silu_mul`] of the first and the second half of each row: what one layer that is gate and up at once gives.
 pub fn silu_mul_halves(cx: &Cx, x: &Tensor) -> Result<Tensor, KernelError> {
+    if let Some(gpu) = cx.gpu() {
+        return gpu::ops::silu_mul_halves(gpu, x, SiluMulHalves::width(x)?);
+    }
     let cpu = cx.cpu_for("silu_mul_halves")?;
     let kernel = SiluMulHalves::new(x)?;
     Tensor::written(x.shape().with_width(kernel.width), |out| cpu.rows(out, kernel.width, &kernel))
@@ -47,10 +53,13 @@ pub fn silu_mul_halves(cx: &Cx, x: &Tensor) -> Result<Tensor, KernelError> {
 
 /// x + sin(alpha x)^2 / (alpha + 1e-9), with an `alpha` per column: the activation of neural audio codecs.
 pub fn snake(cx: &Cx, x: &Tensor, alpha: &Tensor) -> Result<Tensor, KernelError> {
-    let cpu = cx.cpu_for("snake")?;
     let width = x.shape().width();
     let fits = x.shape().rank() > 0 && alpha.shape() == Shape::from([width]);
     need(fits, "snake", "alpha is as long as a row", &[x.shape(), alpha.shape()])?;
+    if let Some(gpu) = cx.gpu() {
+        return gpu::ops::snake(gpu, x, alpha);
+    }
+    let cpu = cx.cpu_for("snake")?;
     let alpha = alpha.f32s()?;
     let inverse: Vec<f32> = alpha.iter().map(|alpha| 1.0 / (alpha + 1e-9)).collect();
     let kernel = Snake { x: x.f32s()?, alpha, inverse: &inverse };
@@ -61,12 +70,17 @@ pub fn snake(cx: &Cx, x: &Tensor, alpha: &Tensor) -> Result<Tensor, KernelError>
 pub(crate) trait LaneFn: Sync {
     /// As [`RowKernel::COST`].
     const COST: usize;
+    /// The function's number in maths.cuh.
+    const CUDA: u32;
     /// Implementations are `#[inline(always)]`.
     fn lanes<I: Isa>(&self, isa: I, x: I::V) -> I::V;
 }
 
 /// Applies a function to every element.
-pub(crate) fn map(cx: &Cx, op: &'static str, x: &Tensor, function: impl LaneFn) -> Result<Tensor, KernelError> {
+pub(crate) fn map<F: LaneFn>(cx: &Cx, op: &'static str, x: &Tensor, function: F) -> Result<Tensor, KernelError> {
+    if let Some(gpu) = cx.gpu() {
+        return gpu::ops::activate(gpu, op, F::CUDA, x);
+    }
     let cpu = cx.cpu_for(op)?;
     let kernel = Map { x: x.f32s()?, width: x.shape().width(), function };
     Tensor::written(x.shape(), |out| cpu.rows(out, kernel.width, &kernel))
@@ -82,6 +96,7 @@ struct Sigmoid;
 
 impl LaneFn for GeluErf {
     const COST: usize = 6;
+    const CUDA: u32 = 1;
 
     #[inline(always)]
     fn lanes<I: Isa>(&self, isa: I, x: I::V) -> I::V {
@@ -92,6 +107,7 @@ impl LaneFn for GeluErf {
 
 impl LaneFn for GeluTanh {
     const COST: usize = 5;
+    const CUDA: u32 = 2;
 
     /// 0.5 * (1 + tanh(y)) is sigmoid(2y).
     #[inline(always)]
@@ -105,6 +121,7 @@ impl LaneFn for GeluTanh {
 
 impl LaneFn for Relu {
     const COST: usize = 1;
+    const CUDA: u32 = 3;
 
     #[inline(always)]
     fn lanes<I: Isa>(&self, isa: I, x: I::V) -> I::V {
@@ -114,6 +131,7 @@ impl LaneFn for Relu {
 
 impl LaneFn for Silu {
     const COST: usize = 5;
+    const CUDA: u32 = 4;
 
     #[inline(always)]
     fn lanes<I: Isa>(&self, isa: I, x: I::V) -> I::V {
@@ -123,6 +141,7 @@ impl LaneFn for Silu {
 
 impl LaneFn for Sigmoid {
     const COST: usize = 5;
+    const CUDA: u32 = 5;
 
     #[inline(always)]
     fn lanes<I: Isa>(&self, isa: I, x: I::V) -> I::V {
@@ -181,9 +200,15 @@ pub(super) struct SiluMulHalves<'a> {
 
 impl<'a> SiluMulHalves<'a> {
     pub(super) fn new(x: &'a Tensor) -> Result<Self, KernelError> {
+        let width = Self::width(x)?;
+        Ok(Self { x: x.f32s()?, width })
+    }
+
+    /// The length of a half.
+    fn width(x: &Tensor) -> Result<usize, KernelError> {
         let even = x.shape().rank() > 0 && x.shape().width().is_multiple_of(2);
         need(even, "silu_mul_halves", "rows have two halves", &[x.shape()])?;
-        Ok(Self { x: x.f32s()?, width: x.shape().width() / 2 })
+        Ok(x.shape().width() / 2)
     }
 }
 

@@ -13,7 +13,7 @@ use crate::cx::Cpu;
 use crate::error::{below, need};
 use crate::isa::Lanes;
 use crate::pool::Disjoint;
-use crate::{Cx, DType, KernelError, Tensor};
+use crate::{Cx, DType, KernelError, Tensor, gpu};
 
 mod lines;
 use lines::{Line, Lines, most_lines};
@@ -66,13 +66,16 @@ pub fn paged_attention(
     rows: &[AttnRow<'_>],
     scale: f32,
 ) -> Result<Tensor, KernelError> {
-    let cpu = cx.cpu_for("paged_attention")?;
     let size = kv.size();
     below("paged_attention", "layer", layer, size.layers)?;
     let heads_fit = q.shape().rank() == 3 && size.heads > 0 && q.dims()[1].is_multiple_of(size.heads);
     let rule = "q is [rows, a multiple of the pages' heads, head_dim]";
     need(heads_fit && q.dims()[2] == size.head_dim, "paged_attention", rule, &[q.shape()])?;
     validate(q.dims()[0], size, rows)?;
+    if let Some(gpu) = cx.gpu() {
+        return gpu::ops::paged_attention(gpu, q, &kv.on_gpu(gpu, "paged_attention", layer)?, rows, scale);
+    }
+    let cpu = cx.cpu_for("paged_attention")?;
     let shared = Shared { q: q.f32s()?, heads: q.dims()[1], size, scale };
     let mut out = Tensor::written(q.shape(), |out: &mut [f32]| out.fill(0.0))?;
     match kv.dtype() {
@@ -94,7 +97,7 @@ pub fn attention(
     let fits = k.shape().rank() == 3 && k.shape() == v.shape();
     need(fits, "attention", "k and v are [keys, kv heads, head_dim]", &[k.shape(), v.shape()])?;
     let spread = Spread::of(spans, k.dims()[0])?;
-    let mut kv = KvPages::passing(spread.size(k.dims()[1], k.dims()[2]))?;
+    let mut kv = KvPages::passing(cx, spread.size(k.dims()[1], k.dims()[2]))?;
     kv.append(cx, 0, (k, v), &spread.kept())?;
     paged_attention(cx, q, &kv, 0, &spread.rows(), scale)
 }
@@ -109,7 +112,7 @@ pub fn attention_joined(
     scale: f32,
 ) -> Result<Tensor, KernelError> {
     let spread = Spread::of(spans, qkv.shape().height())?;
-    let mut kv = KvPages::passing(spread.size(kv_heads, head_dim))?;
+    let mut kv = KvPages::passing(cx, spread.size(kv_heads, head_dim))?;
     let q = kv.append_joined(cx, 0, qkv, None, &spread.kept())?;
     paged_attention(cx, &q, &kv, 0, &spread.rows(), scale)
 }

@@ -8,7 +8,7 @@ use super::linear::{Epilogue, PackedLinear, Precision, RowSource, linear_with, p
 use crate::cx::RowKernel;
 use crate::error::need;
 use crate::isa::Isa;
-use crate::{Cx, KernelError, Shape, Tensor};
+use crate::{Cx, KernelError, Shape, Tensor, gpu};
 
 /// Where the taps of a convolution lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,12 +73,25 @@ impl Taps {
     }
 }
 
-// --- impl Conv1d ---
+// --- impl Conv1d, DepthwiseConv1d ---
 
 impl Conv1d {
     /// A convolution whose weights are packed already, tap after tap of all channels.
     pub(super) fn of(linear: PackedLinear, channels: usize, kernel: usize, taps: Taps) -> Self {
         Self { linear, channels, kernel, taps }
+    }
+
+    /// Returns the same weights where the context computes.
+    pub fn on(&self, cx: &Cx) -> Result<Self, KernelError> {
+        Ok(Self { linear: self.linear.on(cx)?, ..self.clone() })
+    }
+}
+
+impl DepthwiseConv1d {
+    /// Returns the same weights where the context computes.
+    pub fn on(&self, cx: &Cx) -> Result<Self, KernelError> {
+        let bias = self.bias.as_ref().map(|bias| bias.on(cx)).transpose()?;
+        Ok(Self { weight: self.weight.on(cx)?, bias, taps: self.taps })
     }
 }
 
@@ -100,7 +113,6 @@ pub fn pack_conv1d(
 
 /// Convolves `x` of shape `[rows, channels]`, with what the epilogue fuses behind it.
 pub fn conv1d(cx: &Cx, x: &Tensor, conv: &Conv1d, epilogue: Epilogue<'_>) -> Result<Tensor, KernelError> {
-    let cpu = cx.cpu_for("conv1d")?;
     let fits = x.shape().rank() == 2 && x.dims()[1] == conv.channels;
     need(fits, "conv1d", "x is [rows, the weight's channels]", &[x.shape(), Shape::from([conv.channels])])?;
     if conv.kernel == 1 && conv.taps == Taps::default() {
@@ -111,6 +123,11 @@ pub fn conv1d(cx: &Cx, x: &Tensor, conv: &Conv1d, epilogue: Epilogue<'_>) -> Res
         let rule = "the residual is of the output's shape";
         need(residual.shape() == shape, "conv1d", rule, &[residual.shape(), shape])?;
     }
+    if let Some(gpu) = cx.gpu() {
+        let shape = (conv.taps, conv.channels);
+        return gpu::ops::conv1d(gpu, x, conv.linear.on_gpu()?, shape, epilogue.on_gpu());
+    }
+    let cpu = cx.cpu_for("conv1d")?;
     let gather =
         Gather { x: x.f32s()?, rows: x.dims()[0], channels: conv.channels, kernel: conv.kernel, taps: conv.taps };
     run(cpu, &gather, &conv.linear, epilogue, shape)
@@ -143,10 +160,13 @@ pub fn pack_depthwise_conv1d(
 
 /// Convolves every channel of `x`, of shape `[rows, channels]`, on its own.
 pub fn depthwise_conv1d(cx: &Cx, x: &Tensor, conv: &DepthwiseConv1d) -> Result<Tensor, KernelError> {
-    let cpu = cx.cpu_for("depthwise_conv1d")?;
     let (kernel, channels) = (conv.weight.dims()[0], conv.weight.dims()[1]);
     let fits = x.shape().rank() == 2 && x.dims()[1] == channels;
     need(fits, "depthwise_conv1d", "x is [rows, the weight's channels]", &[x.shape(), conv.weight.shape()])?;
+    if let Some(gpu) = cx.gpu() {
+        return gpu::ops::depthwise_conv1d(gpu, x, &conv.weight, conv.bias.as_ref(), conv.taps);
+    }
+    let cpu = cx.cpu_for("depthwise_conv1d")?;
     let rows = conv.taps.outputs(x.dims()[0], kernel);
     let bias = conv.bias.as_ref().map(Tensor::f32s).transpose()?;
     let lanes =

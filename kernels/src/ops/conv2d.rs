@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use super::linear::{Epilogue, PackedLinear, Precision, RowSource, linear_with, pack, run};
 use crate::error::need;
-use crate::{Cx, KernelError, Shape, Tensor};
+use crate::{Cx, KernelError, Shape, Tensor, gpu};
 
 /// Where the taps of a convolution over two axes lie; the first number of a pair is for the height.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +56,15 @@ impl Grid {
     }
 }
 
+// --- impl Conv2d ---
+
+impl Conv2d {
+    /// Returns the same weights where the context computes.
+    pub fn on(&self, cx: &Cx) -> Result<Self, KernelError> {
+        Ok(Self { linear: self.linear.on(cx)?, ..self.clone() })
+    }
+}
+
 /// Packs a weight of shape `[outputs, channels, kernel height, kernel width]` and a bias of shape `[outputs]`.
 pub fn pack_conv2d(
     weight: &Tensor,
@@ -78,7 +87,6 @@ pub fn pack_conv2d(
 
 /// Convolves `x` of shape `[height, width, channels]`, with what the epilogue fuses behind it.
 pub fn conv2d(cx: &Cx, x: &Tensor, conv: &Conv2d, epilogue: Epilogue<'_>) -> Result<Tensor, KernelError> {
-    let cpu = cx.cpu_for("conv2d")?;
     let fits = x.shape().rank() == 3 && x.dims()[2] == conv.channels;
     need(fits, "conv2d", "x is [height, width, the weight's channels]", &[x.shape(), Shape::from([conv.channels])])?;
     if conv.kernel == (1, 1) && conv.grid == Grid::default() {
@@ -91,6 +99,10 @@ pub fn conv2d(cx: &Cx, x: &Tensor, conv: &Conv2d, epilogue: Epilogue<'_>) -> Res
         let rule = "the residual is of the output's shape";
         need(residual.shape() == shape, "conv2d", rule, &[residual.shape(), shape])?;
     }
+    if let Some(gpu) = cx.gpu() {
+        return gpu::ops::conv2d(gpu, x, conv.linear.on_gpu()?, (conv.grid, conv.kernel), epilogue.on_gpu());
+    }
+    let cpu = cx.cpu_for("conv2d")?;
     let pixels = Pixels { x: x.f32s()?, size, conv, outputs: width };
     run(cpu, &pixels, &conv.linear, epilogue, shape)
 }

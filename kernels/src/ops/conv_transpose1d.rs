@@ -18,6 +18,15 @@ pub struct ConvTranspose1d {
     padding: (usize, usize),
 }
 
+// --- impl ConvTranspose1d ---
+
+impl ConvTranspose1d {
+    /// Returns the same weights where the context computes.
+    pub fn on(&self, cx: &Cx) -> Result<Self, KernelError> {
+        Ok(Self { conv: self.conv.on(cx)?, ..self.clone() })
+    }
+}
+
 /// Packs a weight of shape `[channels, outputs, kernel]` and a bias of shape `[outputs]`; `padding` output rows are cut
 /// off before and after.
 pub fn pack_conv_transpose1d(

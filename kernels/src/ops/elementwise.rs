@@ -4,7 +4,7 @@ use super::activation::{LaneFn, map};
 use crate::cx::RowKernel;
 use crate::error::need;
 use crate::isa::{Isa, LANES};
-use crate::{Cx, KernelError, Tensor};
+use crate::{Cx, KernelError, Tensor, gpu};
 
 /// a + b, of one shape.
 pub fn add(cx: &Cx, a: &Tensor, b: &Tensor) -> Result<Tensor, KernelError> {
@@ -32,7 +32,10 @@ pub fn mul_channels(cx: &Cx, x: &Tensor, b: &Tensor) -> Result<Tensor, KernelErr
 
 /// x * factor.
 pub fn scale(cx: &Cx, x: &Tensor, factor: f32) -> Result<Tensor, KernelError> {
-    map(cx, "scale", x, Scale(factor))
+    match cx.gpu() {
+        Some(gpu) => gpu::ops::scale(gpu, x, factor),
+        None => map(cx, "scale", x, Scale(factor)),
+    }
 }
 
 fn channels_fit(op: &'static str, x: &Tensor, b: &Tensor) -> Result<(), KernelError> {
@@ -42,6 +45,9 @@ fn channels_fit(op: &'static str, x: &Tensor, b: &Tensor) -> Result<(), KernelEr
 
 /// `b` has as many rows as `a`, or one for all.
 fn zip<F: PairFn>(cx: &Cx, op: &'static str, a: &Tensor, b: &Tensor) -> Result<Tensor, KernelError> {
+    if let Some(gpu) = cx.gpu() {
+        return gpu::ops::zip(gpu, op, F::CUDA, a, b);
+    }
     let cpu = cx.cpu_for(op)?;
     let one_row = b.len() != a.len();
     let kernel = Zip::<F> { a: a.f32s()?, b: b.f32s()?, one_row, width: a.shape().width(), function: F::default() };
@@ -49,6 +55,8 @@ fn zip<F: PairFn>(cx: &Cx, op: &'static str, a: &Tensor, b: &Tensor) -> Result<T
 }
 
 trait PairFn: Sync + Default {
+    /// The CUDA kernel.
+    const CUDA: &'static str;
     fn lanes<I: Isa>(&self, isa: I, a: I::V, b: I::V) -> I::V;
 }
 
@@ -59,6 +67,8 @@ struct Mul;
 struct Scale(f32);
 
 impl PairFn for Add {
+    const CUDA: &'static str = "add";
+
     #[inline(always)]
     fn lanes<I: Isa>(&self, isa: I, a: I::V, b: I::V) -> I::V {
         isa.add(a, b)
@@ -66,6 +76,8 @@ impl PairFn for Add {
 }
 
 impl PairFn for Mul {
+    const CUDA: &'static str = "mul";
+
     #[inline(always)]
     fn lanes<I: Isa>(&self, isa: I, a: I::V, b: I::V) -> I::V {
         isa.mul(a, b)
@@ -74,6 +86,7 @@ impl PairFn for Mul {
 
 impl LaneFn for Scale {
     const COST: usize = 1;
+    const CUDA: u32 = 0;
 
     #[inline(always)]
     fn lanes<I: Isa>(&self, isa: I, x: I::V) -> I::V {

@@ -4,15 +4,18 @@ use half::bf16;
 
 use crate::error::{below, need};
 use crate::isa::Lanes;
-use crate::{Cx, DType, KernelError, Tensor};
+use crate::{Cx, DType, KernelError, Tensor, gpu};
 
 /// Gathers rows of `table` (`[rows, width]`, `f32` or `bf16`) as `f32`, one per id.
 pub fn embedding(cx: &Cx, table: &Tensor, ids: &[u32]) -> Result<Tensor, KernelError> {
-    cx.cpu_for("embedding")?;
     need(table.shape().rank() == 2, "embedding", "the table is [rows, width]", &[table.shape()])?;
     for &id in ids {
         below("embedding", "id", id as usize, table.dims()[0])?;
     }
+    if let Some(gpu) = cx.gpu() {
+        return gpu::ops::gather(gpu, "embedding", table, ids, [ids.len(), table.dims()[1]].into());
+    }
+    cx.cpu_for("embedding")?;
     match table.dtype() {
         DType::BF16 => gather::<bf16>(table, ids),
         _ => gather::<f32>(table, ids),

@@ -7,7 +7,7 @@ use super::Activation;
 use crate::cx::RowKernel;
 use crate::error::need;
 use crate::isa::{Isa, LANES};
-use crate::{Cx, KernelError, Shape, Tensor};
+use crate::{Cx, KernelError, Shape, Tensor, gpu};
 
 /// Weight and bias per channel, and how channels are grouped.
 #[derive(Clone, Copy, Debug)]
@@ -29,13 +29,16 @@ const PART: usize = 64;
 
 /// Normalises `x` of shape `[.., channels]` over all rows and the channels of each group.
 pub fn group_norm(cx: &Cx, x: &Tensor, norm: GroupNorm<'_>) -> Result<Tensor, KernelError> {
-    let cpu = cx.cpu_for("group_norm")?;
     let (rows, channels) = (x.shape().height(), x.shape().width());
     let vector = Shape::from([channels]);
     let fits = x.shape().rank() > 1 && norm.weight.shape() == vector && norm.bias.shape() == vector;
     need(fits, "group_norm", "weight and bias are as long as a row", &[x.shape(), norm.weight.shape()])?;
     let whole = norm.groups > 0 && channels.is_multiple_of(norm.groups);
     need(whole, "group_norm", "the groups divide the channels", &[vector, Shape::from([norm.groups])])?;
+    if let Some(gpu) = cx.gpu() {
+        return gpu::ops::group_norm(gpu, x, norm, norm.activation.on_gpu());
+    }
+    let cpu = cx.cpu_for("group_norm")?;
     let items = x.f32s()?;
     let (weight, bias) = (norm.weight.f32s()?, norm.bias.f32s()?);
     let width = channels / norm.groups.max(1);

@@ -9,9 +9,10 @@ use half::bf16;
 
 use crate::cx::Cpu;
 use crate::error::{below, need};
+use crate::gpu::{self, Gpu};
 use crate::isa::{LANES, Lanes};
 use crate::pool::Disjoint;
-use crate::{Cx, DType, KernelError, Shape, Tensor};
+use crate::{Cx, DType, Device, KernelError, Shape, Tensor};
 
 mod joined;
 
@@ -54,7 +55,7 @@ pub struct KvRow<'a> {
 
 impl KvSize {
     /// Elements of a value as stored: whole vectors.
-    pub(super) fn padded(&self) -> usize {
+    pub(crate) fn padded(&self) -> usize {
         self.head_dim.next_multiple_of(LANES)
     }
 
@@ -87,23 +88,35 @@ impl KvSize {
 impl KvPages {
     /// Makes zeroed pages of `f32` or `bf16`.
     pub fn new(size: KvSize, dtype: DType) -> Result<Self, KernelError> {
+        Self::made(size, dtype, |shape| Tensor::zeros(dtype, shape))
+    }
+
+    /// Makes zeroed pages where the context computes.
+    pub fn on(cx: &Cx, size: KvSize, dtype: DType) -> Result<Self, KernelError> {
+        Self::made(size, dtype, |shape| Tensor::zeros_on(cx, dtype, shape))
+    }
+
+    fn made(
+        size: KvSize,
+        dtype: DType,
+        zeros: impl Fn(Shape) -> Result<Tensor, KernelError>,
+    ) -> Result<Self, KernelError> {
         if dtype != DType::F32 && dtype != DType::BF16 {
             return Err(KernelError::DType { op: "kv_pages", want: DType::F32, got: dtype });
         }
         size.check()?;
-        let (keys, values) = (Tensor::zeros(dtype, size.key_shape())?, Tensor::zeros(dtype, size.value_shape())?);
+        let (keys, values) = (zeros(size.key_shape())?, zeros(size.value_shape())?);
         Ok(Self { size, keys, values })
     }
 
     /// Makes pages of `f32` for one call. What is not stored there is whatever was left: queries never see it.
-    pub(super) fn passing(size: KvSize) -> Result<Self, KernelError> {
+    pub(super) fn passing(cx: &Cx, size: KvSize) -> Result<Self, KernelError> {
         size.check()?;
-        let left = |_: &mut [f32]| {};
-        Ok(Self {
-            size,
-            keys: Tensor::written(size.key_shape(), left)?,
-            values: Tensor::written(size.value_shape(), left)?,
-        })
+        let left = |shape| match cx.gpu() {
+            Some(gpu) => Tensor::unwritten(gpu, DType::F32, shape),
+            None => Tensor::written(shape, |_: &mut [f32]| {}),
+        };
+        Ok(Self { size, keys: left(size.key_shape())?, values: left(size.value_shape())? })
     }
 
     /// Makes pages of what [`KvPages::into_parts`] gave; the parts stay shared until they are written to.
@@ -131,7 +144,7 @@ impl KvPages {
 
     /// Returns the bytes held.
     pub fn bytes(&self) -> usize {
-        self.keys.bytes().len() + self.values.bytes().len()
+        self.keys.byte_len() + self.values.byte_len()
     }
 
     /// Stores keys and values, `[rows, heads, head_dim]` each, of one layer at the positions that `rows` name.
@@ -142,12 +155,18 @@ impl KvPages {
         (k, v): (&Tensor, &Tensor),
         rows: &[KvRow<'_>],
     ) -> Result<(), KernelError> {
-        let cpu = cx.cpu_for("kv_append")?;
         below("kv_append", "layer", layer, self.size.layers)?;
         let fits = k.shape().rank() == 3 && k.dims()[1..] == [self.size.heads, self.size.head_dim];
         let rule = "k and v are [rows, heads, head_dim] of the pages";
         need(fits && k.shape() == v.shape(), "kv_append", rule, &[k.shape(), v.shape()])?;
         let slots = self.slots(k.dims()[0], rows)?;
+        if let Some(gpu) = cx.gpu() {
+            // Whoever shares the pages keeps what they hold now.
+            self.keys.at_mut(gpu, "kv_append", self.dtype())?;
+            self.values.at_mut(gpu, "kv_append", self.dtype())?;
+            return gpu::ops::kv_append(gpu, &self.on_gpu(gpu, "kv_append", layer)?, (k, v), &slots);
+        }
+        let cpu = cx.cpu_for("kv_append")?;
         let (k, v) = (k.f32s()?, v.f32s()?);
         match self.dtype() {
             DType::BF16 => self.write::<bf16>(cpu, layer, (k, v), &slots),
@@ -161,6 +180,10 @@ impl KvPages {
         below("kv_copy_page", "to", to as usize, self.size.pages)?;
         let pages = self.size.pages;
         for (store, run) in [(&mut self.keys, self.size.key_run()), (&mut self.values, self.size.value_run())] {
+            if store.device() != Device::Cpu {
+                gpu::ops::copy_page(store, from as usize, to as usize)?;
+                continue;
+            }
             let page = run * self.size.heads;
             for layer in 0..self.size.layers {
                 let (from, to) = ((layer * pages + from as usize) * page, (layer * pages + to as usize) * page);
@@ -171,6 +194,11 @@ impl KvPages {
             }
         }
         Ok(())
+    }
+
+    /// Returns one layer as kernels of a device take it.
+    pub(super) fn on_gpu(&self, gpu: &Gpu, op: &'static str, layer: usize) -> Result<gpu::ops::Layer, KernelError> {
+        gpu::ops::Layer::of(gpu, op, (&self.keys, &self.values), self.size, layer)
     }
 
     /// Returns the slices of one layer: keys and values of all pages.

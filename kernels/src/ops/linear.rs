@@ -16,6 +16,7 @@ mod gguf;
 mod input;
 mod pack;
 mod pairs;
+mod place;
 mod rows;
 mod tile;
 use blocks::{BlockProduct, Blocks};
@@ -24,6 +25,7 @@ pub use gguf::BlockFormat;
 pub use input::{Input, linear_of};
 pub(super) use pack::pack;
 use pairs::Pairs;
+use place::Placed;
 pub(super) use rows::RowSource;
 use rows::Rows;
 use tile::{Finish, Product, row_tiles};
@@ -60,6 +62,8 @@ enum Weights {
     /// `[panels][K/2][16][2]` of `bf16`.
     Pairs(Tensor),
     Blocks(Blocks),
+    /// On a device.
+    Placed(Placed),
 }
 
 /// The function applied to the sum.
@@ -123,14 +127,16 @@ impl PackedLinear {
             Weights::Pairs(_) => Precision::Bf16,
             Weights::Blocks(blocks) if blocks.kind == blocks::Kind::Bytes => Precision::Q8,
             Weights::Blocks(_) => Precision::Q4,
+            Weights::Placed(placed) => placed.precision,
         }
     }
 
     /// Returns the bytes that one use of the weights streams.
     pub fn bytes(&self) -> usize {
         match &self.weights {
-            Weights::Floats(panels) | Weights::Pairs(panels) => panels.bytes().len(),
-            Weights::Blocks(blocks) => blocks.panels.bytes().len(),
+            Weights::Floats(panels) | Weights::Pairs(panels) => panels.byte_len(),
+            Weights::Blocks(blocks) => blocks.panels.byte_len(),
+            Weights::Placed(placed) => placed.bytes(),
         }
     }
 }
@@ -227,6 +233,7 @@ fn multiply<S: RowSource>(
             let form = BlockProduct { kind: blocks.kind, panels: blocks.panels.as_slice()?, rows };
             Product { form, tiles, inputs, row_bytes: rows.row_bytes(), outputs, finish }.run(cpu, y);
         }
+        Weights::Placed(placed) => return Err(placed.elsewhere()),
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use crate::error::need;
 use crate::ops::stft::{Edges, Stft, hann};
-use crate::{Cx, KernelError, Tensor};
+use crate::{Cx, KernelError, Tensor, gpu};
 
 /// Samples of Whisper's analysis window.
 pub const MEL_N_FFT: usize = 400;
@@ -50,6 +50,11 @@ impl LogMel {
     /// filtered power, not below the greatest minus 8, plus 4, divided by 4. One frame per hop; the last is dropped.
     pub fn run(&self, cx: &Cx, samples: &[f32]) -> Result<Tensor, KernelError> {
         let frames = self.stft.frames(samples.len()).saturating_sub(1);
+        if let Some(gpu) = cx.gpu() {
+            let (bins, spectrum) = (self.stft.bins(), self.stft.on_gpu(gpu, samples)?);
+            let filters: Vec<f32> = self.filters.iter().flat_map(|band| band.whole(bins)).collect();
+            return gpu::ops::log_mel(gpu, &spectrum, &filters, (frames, bins, self.mels()));
+        }
         let mut out = Tensor::zeros(crate::DType::F32, [frames, self.mels()])?;
         self.stft.each_frame(cx, samples, out.f32s_mut()?, self.mels(), |spectrum, out| {
             let mut power = [0.0f32; MEL_N_FFT / 2 + 1];
@@ -77,6 +82,13 @@ impl Band {
         let first = weights.iter().position(counts).unwrap_or(0);
         let end = weights.iter().rposition(counts).map_or(first, |last| last + 1);
         Self { first, weights: weights[first..end].to_vec() }
+    }
+
+    /// The weights of all bins.
+    fn whole(&self, bins: usize) -> Vec<f32> {
+        let mut whole = vec![0.0; bins];
+        whole[self.first..][..self.weights.len()].copy_from_slice(&self.weights);
+        whole
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::cx::RowKernel;
 use crate::error::need;
 use crate::isa::{Isa, LANES};
-use crate::{Cx, KernelError, Tensor};
+use crate::{Cx, KernelError, Tensor, gpu};
 
 /// What a norm's weight is multiplied as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +16,10 @@ pub enum Gain {
 
 /// x / sqrt(mean(x^2) + eps), times the gain.
 pub fn rms_norm(cx: &Cx, x: &Tensor, weight: &Tensor, eps: f32, gain: Gain) -> Result<Tensor, KernelError> {
+    if let Some(gpu) = cx.gpu() {
+        fits("rms_norm", x, Some(weight))?;
+        return gpu::ops::rms_norm(gpu, x, weight, eps, f32::from(gain as u8));
+    }
     let cpu = cx.cpu_for("rms_norm")?;
     let kernel = RmsNorm::new(x, weight, eps, gain)?;
     Tensor::written(x.shape(), |out| cpu.rows(out, kernel.width, &kernel))
@@ -29,6 +33,11 @@ pub fn layer_norm(
     bias: Option<&Tensor>,
     eps: f32,
 ) -> Result<Tensor, KernelError> {
+    if let Some(gpu) = cx.gpu() {
+        fits("layer_norm", x, weight)?;
+        fits("layer_norm", x, bias)?;
+        return gpu::ops::layer_norm(gpu, x, weight, bias, eps);
+    }
     let cpu = cx.cpu_for("layer_norm")?;
     let kernel = LayerNorm::new(x, weight, bias, eps)?;
     Tensor::written(x.shape(), |out| cpu.rows(out, kernel.width, &kernel))

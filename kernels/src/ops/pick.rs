@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use crate::error::{below, need};
-use crate::{Cx, KernelError, Tensor};
+use crate::{Cx, KernelError, Tensor, gpu};
 
 /// The greatest entries of every row, falling.
 #[derive(Clone, Debug)]
@@ -16,9 +16,12 @@ pub struct TopK {
 
 /// Returns the place of the greatest entry of every row.
 pub fn argmax(cx: &Cx, x: &Tensor) -> Result<Vec<u32>, KernelError> {
-    let cpu = cx.cpu_for("argmax")?;
     let width = x.shape().width();
     need(width > 0, "argmax", "rows are not empty", &[x.shape()])?;
+    if let Some(gpu) = cx.gpu() {
+        return gpu::ops::argmax(gpu, x);
+    }
+    let cpu = cx.cpu_for("argmax")?;
     let items = x.f32s()?;
     let mut places = vec![0; x.shape().height()];
     cpu.pool.chunks(&mut places, (32_768 / width).max(1), |chunk, places| {
@@ -32,9 +35,13 @@ pub fn argmax(cx: &Cx, x: &Tensor) -> Result<Vec<u32>, KernelError> {
 
 /// Returns the `k` greatest entries of every row.
 pub fn top_k(cx: &Cx, x: &Tensor, k: usize) -> Result<TopK, KernelError> {
-    cx.cpu_for("top_k")?;
     let width = x.shape().width();
     below("top_k", "k", k, width + 1)?;
+    if let Some(gpu) = cx.gpu() {
+        let (values, indices) = gpu::ops::top_k(gpu, x, k)?;
+        return Ok(TopK { values, indices });
+    }
+    cx.cpu_for("top_k")?;
     let items = x.f32s()?;
     let mut order: Vec<u32> = Vec::with_capacity(width);
     let (mut values, mut indices) = (Vec::new(), Vec::new());

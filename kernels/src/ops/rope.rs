@@ -3,7 +3,7 @@
 use crate::cx::RowKernel;
 use crate::error::need;
 use crate::isa::Isa;
-use crate::{Cx, KernelError, Shape, Tensor};
+use crate::{Cx, KernelError, Shape, Tensor, gpu};
 
 const RULE: &str = "x is [rows, heads, width] and the angles [rows, at most width / 2]";
 
@@ -57,10 +57,15 @@ impl RopeAngles {
 
 /// Turns `x` of shape `[rows, heads, width]`; elements beyond twice the number of pairs stay as they are.
 pub fn rope(cx: &Cx, x: &Tensor, angles: &RopeAngles, pairs: RopePairs) -> Result<Tensor, KernelError> {
-    let cpu = cx.cpu_for("rope")?;
     let shape = x.shape();
     need(shape.rank() == 3, "rope", RULE, &[shape])?;
     angles.fit(x.dims()[0], x.dims()[2])?;
+    if let Some(gpu) = cx.gpu() {
+        let RopeAngles { cos, sin, pairs: count, .. } = angles;
+        let adjacent = pairs == RopePairs::Adjacent;
+        return gpu::ops::rope(gpu, x, &gpu::ops::Turns { cos, sin, pairs: *count, adjacent });
+    }
+    let cpu = cx.cpu_for("rope")?;
     let width = x.dims()[1] * x.dims()[2];
     let kernel = Rope { x: x.f32s()?, width, head: x.dims()[2], angles, pairs };
     Tensor::written(shape, |out| cpu.rows(out, width, &kernel))

@@ -3,14 +3,17 @@
 use std::ops::Range;
 
 use crate::error::{below, need};
-use crate::{Cx, KernelError, Shape, Tensor};
+use crate::{Cx, KernelError, Shape, Tensor, gpu};
 
 /// Copies a range of the innermost dimension.
 pub fn columns(cx: &Cx, x: &Tensor, range: Range<usize>) -> Result<Tensor, KernelError> {
-    cx.cpu_for("columns")?;
     let width = x.shape().width();
     below("columns", "end", range.end, width + 1)?;
     below("columns", "start", range.start, range.end + 1)?;
+    if let Some(gpu) = cx.gpu() {
+        return gpu::ops::columns(gpu, x, range);
+    }
+    cx.cpu_for("columns")?;
     let items = x.f32s()?;
     Tensor::written(x.shape().with_width(range.len()), |out: &mut [f32]| {
         let rows = items.chunks_exact(width.max(1));
@@ -22,11 +25,14 @@ pub fn columns(cx: &Cx, x: &Tensor, range: Range<usize>) -> Result<Tensor, Kerne
 
 /// Joins tensors of the same outer extents along the innermost dimension.
 pub fn concat_columns(cx: &Cx, parts: &[&Tensor]) -> Result<Tensor, KernelError> {
-    cx.cpu_for("concat_columns")?;
     let shapes: Vec<Shape> = parts.iter().map(|part| part.shape()).collect();
     let same = shapes.windows(2).all(|pair| pair[0].with_width(1) == pair[1].with_width(1));
     need(!parts.is_empty() && same, "concat_columns", "outer extents agree", &shapes)?;
     let width = shapes.iter().map(Shape::width).sum();
+    if let Some(gpu) = cx.gpu() {
+        return gpu::ops::concat_columns(gpu, parts, shapes[0].with_width(width));
+    }
+    cx.cpu_for("concat_columns")?;
     let items = parts.iter().map(|part| part.f32s()).collect::<Result<Vec<_>, _>>()?;
     Tensor::written(shapes[0].with_width(width), |out: &mut [f32]| {
         for (row, mut out) in out.chunks_exact_mut(width.max(1)).enumerate() {
@@ -41,11 +47,14 @@ pub fn concat_columns(cx: &Cx, parts: &[&Tensor]) -> Result<Tensor, KernelError>
 
 /// Joins tensors of the same inner extents along the outermost dimension.
 pub fn concat_rows(cx: &Cx, parts: &[&Tensor]) -> Result<Tensor, KernelError> {
-    cx.cpu_for("concat_rows")?;
     let shapes: Vec<Shape> = parts.iter().map(|part| part.shape()).collect();
     let same = shapes.windows(2).all(|pair| pair[0].with_first(1) == pair[1].with_first(1));
     need(!parts.is_empty() && same && shapes[0].rank() > 0, "concat_rows", "inner extents agree", &shapes)?;
     let count = shapes.iter().map(|shape| shape.dims()[0]).sum();
+    if let Some(gpu) = cx.gpu() {
+        return gpu::ops::concat_rows(gpu, parts, shapes[0].with_first(count));
+    }
+    cx.cpu_for("concat_rows")?;
     let items = parts.iter().map(|part| part.f32s()).collect::<Result<Vec<_>, _>>()?;
     Tensor::written(shapes[0].with_first(count), |mut out: &mut [f32]| {
         for items in items {
@@ -58,11 +67,14 @@ pub fn concat_rows(cx: &Cx, parts: &[&Tensor]) -> Result<Tensor, KernelError> {
 
 /// Copies the named rows (of the outermost dimension), in their order; a row may come more than once.
 pub fn take_rows(cx: &Cx, x: &Tensor, rows: &[usize]) -> Result<Tensor, KernelError> {
-    cx.cpu_for("take_rows")?;
     need(x.shape().rank() > 0, "take_rows", "a scalar has no rows", &[x.shape()])?;
     for &row in rows {
         below("take_rows", "row", row, x.dims()[0])?;
     }
+    if let Some(gpu) = cx.gpu() {
+        return gpu::ops::take_rows(gpu, x, rows);
+    }
+    cx.cpu_for("take_rows")?;
     let stride: usize = x.dims()[1..].iter().product();
     let items = x.f32s()?;
     Tensor::written(x.shape().with_first(rows.len()), |out: &mut [f32]| {
@@ -74,9 +86,12 @@ pub fn take_rows(cx: &Cx, x: &Tensor, rows: &[usize]) -> Result<Tensor, KernelEr
 
 /// Exchanges the two dimensions of a matrix.
 pub fn transpose(cx: &Cx, x: &Tensor) -> Result<Tensor, KernelError> {
-    cx.cpu_for("transpose")?;
     need(x.shape().rank() == 2, "transpose", "x is a matrix", &[x.shape()])?;
     let (height, width) = (x.dims()[0], x.dims()[1]);
+    if let Some(gpu) = cx.gpu() {
+        return gpu::ops::transpose(gpu, x);
+    }
+    cx.cpu_for("transpose")?;
     let items = x.f32s()?;
     Tensor::written([width, height], |out: &mut [f32]| {
         for (column, out) in out.chunks_exact_mut(height.max(1)).enumerate() {

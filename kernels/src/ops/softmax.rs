@@ -2,7 +2,7 @@
 
 use crate::cx::RowKernel;
 use crate::isa::{Isa, LANES};
-use crate::{Cx, KernelError, Tensor, maths};
+use crate::{Cx, KernelError, Tensor, gpu, maths};
 
 /// e^x / sum(e^x) of every row. An entry of minus infinity gets exactly 0.
 pub fn softmax(cx: &Cx, x: &Tensor) -> Result<Tensor, KernelError> {
@@ -15,6 +15,9 @@ pub fn log_softmax(cx: &Cx, x: &Tensor) -> Result<Tensor, KernelError> {
 }
 
 fn rowwise<F: Finish>(cx: &Cx, op: &'static str, x: &Tensor) -> Result<Tensor, KernelError> {
+    if let Some(gpu) = cx.gpu() {
+        return gpu::ops::softmax(gpu, op, x);
+    }
     let cpu = cx.cpu_for(op)?;
     let kernel = Softmax::<F> { x: x.f32s()?, width: x.shape().width(), finish: F::default() };
     Tensor::written(x.shape(), |out| cpu.rows(out, kernel.width, &kernel))

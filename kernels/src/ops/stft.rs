@@ -8,7 +8,7 @@ use realfft::{ComplexToReal, RealFftPlanner, RealToComplex};
 
 use crate::error::{below, need};
 use crate::pool::Disjoint;
-use crate::{Cx, KernelError, Shape, Tensor};
+use crate::{Cx, KernelError, Shape, Tensor, gpu};
 
 /// What lies beyond the ends of a signal when frames are centred on their positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +29,7 @@ pub struct Stft {
     edges: Edges,
     forward: Arc<dyn RealToComplex<f32>>,
     inverse: Arc<dyn ComplexToReal<f32>>,
+    fourier: Arc<gpu::ops::Fourier>,
 }
 
 /// Returns the periodic Hann window.
@@ -45,7 +46,7 @@ impl Stft {
         need(!window.is_empty() && hop > 0, "stft", "window and hop are not empty", &given)?;
         let mut planner = RealFftPlanner::new();
         let (forward, inverse) = (planner.plan_fft_forward(window.len()), planner.plan_fft_inverse(window.len()));
-        Ok(Self { window: window.into(), hop, edges, forward, inverse })
+        Ok(Self { window: window.into(), hop, edges, forward, inverse, fourier: Arc::default() })
     }
 
     /// Returns the number of bins: half the window's length, plus one.
@@ -62,6 +63,9 @@ impl Stft {
     /// Transforms a signal to `[frames, bins, 2]`: real and imaginary parts.
     pub fn forward(&self, cx: &Cx, signal: &[f32]) -> Result<Tensor, KernelError> {
         let (frames, bins) = (self.frames(signal.len()), self.bins());
+        if let Some(gpu) = cx.gpu() {
+            return self.on_gpu(gpu, signal)?.reshape([frames, bins, 2]);
+        }
         let mut out = Tensor::zeros(crate::DType::F32, [frames, bins, 2])?;
         self.each_frame(cx, signal, out.f32s_mut()?, bins * 2, |spectrum, out| {
             for (out, bin) in out.chunks_exact_mut(2).zip(spectrum) {
@@ -99,10 +103,14 @@ impl Stft {
     /// Transforms `[frames, bins, 2]` back to windowed frames, `frames` times the window's length, for an overlap-add
     /// that carries its tail from chunk to chunk.
     pub fn pieces(&self, cx: &Cx, spectrum: &Tensor) -> Result<Vec<f32>, KernelError> {
-        let cpu = cx.cpu_for("inverse_stft")?;
         let (size, bins) = (self.window.len(), self.bins());
         let fits = spectrum.shape().rank() == 3 && spectrum.dims()[1..] == [bins, 2];
         need(fits, "inverse_stft", "the spectrum is [frames, bins, 2]", &[spectrum.shape(), Shape::from([bins])])?;
+        if let Some(gpu) = cx.gpu() {
+            let pieces = self.fourier.pieces(gpu, spectrum, &self.window)?;
+            return Ok(pieces.to_host()?.f32s()?.to_vec());
+        }
+        let cpu = cx.cpu_for("inverse_stft")?;
         let items = spectrum.f32s()?;
         let mut pieces = vec![0.0; spectrum.dims()[0] * size];
         cpu.pool.chunks(&mut pieces, GRAIN * size, |chunk, pieces| {
@@ -138,9 +146,7 @@ impl Stft {
         take: impl Fn(&[Complex<f32>], &mut [f32]) + Sync,
     ) -> Result<(), KernelError> {
         let cpu = cx.cpu_for("stft")?;
-        if self.edges == Edges::Reflect {
-            below("stft", "half a window to mirror", self.side(), signal.len())?;
-        }
+        self.mirrors(signal)?;
         let frames = out.len() / width.max(1);
         let out = Disjoint::new(out);
         cpu.pool.each(frames.div_ceil(GRAIN), |task| {
@@ -158,6 +164,25 @@ impl Stft {
             }
         });
         Ok(())
+    }
+
+    /// The spectrum of a signal on a device, `[frames, bins * 2]`.
+    pub(super) fn on_gpu(&self, gpu: &Arc<gpu::Gpu>, signal: &[f32]) -> Result<Tensor, KernelError> {
+        self.mirrors(signal)?;
+        let edges = match self.edges {
+            Edges::None => 0,
+            Edges::Zero => 1,
+            Edges::Reflect => 2,
+        };
+        let frames = self.frames(signal.len());
+        self.fourier.forward(gpu, signal, &gpu::ops::Frames { window: &self.window, hop: self.hop, edges, frames })
+    }
+
+    fn mirrors(&self, signal: &[f32]) -> Result<(), KernelError> {
+        match self.edges {
+            Edges::Reflect => below("stft", "half a window to mirror", self.side(), signal.len()),
+            _ => Ok(()),
+        }
     }
 
     fn side(&self) -> usize {

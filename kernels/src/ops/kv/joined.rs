@@ -8,7 +8,10 @@ use super::{KvPages, KvRow, Places, Slot};
 use crate::cx::Cpu;
 use crate::error::{below, need};
 use crate::isa::{Isa, Kernel, Lanes};
-use crate::ops::rope::{RopeAngles, RopePairs, turn_head};
+use crate::ops::{
+    self,
+    rope::{RopeAngles, RopePairs, turn_head},
+};
 use crate::pool::Disjoint;
 use crate::{Cx, DType, KernelError, Tensor};
 
@@ -42,7 +45,6 @@ impl KvPages {
         turn: Option<(&RopeAngles, RopePairs)>,
         rows: &[KvRow<'_>],
     ) -> Result<Tensor, KernelError> {
-        let cpu = cx.cpu_for("kv_append_joined")?;
         below("kv_append_joined", "layer", layer, self.size.layers)?;
         let (heads, width) = (self.size.heads, self.size.head_dim);
         let all = if qkv.shape().rank() == 2 { qkv.dims()[1] / width } else { 0 };
@@ -53,6 +55,12 @@ impl KvPages {
         if let Some((angles, _)) = turn {
             angles.fit(count, width)?;
         }
+        if cx.gpu().is_some() {
+            let (q, k, v) = apart(cx, qkv, (queries, heads, width), turn)?;
+            self.append(cx, layer, (&k, &v), rows)?;
+            return Ok(q);
+        }
+        let cpu = cx.cpu_for("kv_append_joined")?;
         let (slots, x) = (&self.slots(count, rows)?, qkv.f32s()?);
         let shape = [count, queries, width];
         match self.dtype() {
@@ -70,6 +78,22 @@ impl KvPages {
             }
         }
     }
+}
+
+/// Queries, keys and values by themselves, turned.
+fn apart(
+    cx: &Cx,
+    qkv: &Tensor,
+    (queries, heads, width): (usize, usize, usize),
+    turn: Option<(&RopeAngles, RopePairs)>,
+) -> Result<(Tensor, Tensor, Tensor), KernelError> {
+    let cut = |first: usize, count: usize| {
+        let columns = ops::columns(cx, qkv, first * width..(first + count) * width)?;
+        columns.reshape([qkv.dims()[0], count, width])
+    };
+    let (q, k, v) = (cut(0, queries)?, cut(queries, heads)?, cut(queries + heads, heads)?);
+    let Some((angles, pairs)) = turn else { return Ok((q, k, v)) };
+    Ok((ops::rope(cx, &q, angles, pairs)?, ops::rope(cx, &k, angles, pairs)?, v))
 }
 
 // --- impl Joined ---

@@ -5,6 +5,8 @@
 //!
 //! Panels hold sixteen outputs: first the scales of all blocks, then their weights, so that both are read in one run.
 
+use half::f16;
+
 use super::rows::{RowSource, Rows};
 use super::tile::{Form, RowTile, each_tile};
 use crate::cx::Cpu;
@@ -78,6 +80,35 @@ impl Kind {
 
     pub(super) fn panel_bytes(self, count: usize) -> usize {
         self.scale_bytes(count) + count * self.quant_bytes()
+    }
+
+    /// Reads a block of an output back from panels of `count` blocks: weight = quant * scale - minimum.
+    pub(super) fn block(self, panels: &[u8], count: usize, (n, block): (usize, usize)) -> ([i8; BLOCK], f32, f32) {
+        let (size, lane) = (self.panel_bytes(count), n % LANES);
+        let (scales, quants) = panels[n / LANES * size..][..size].split_at(self.scale_bytes(count));
+        let quants = &quants[block * self.quant_bytes()..][..self.quant_bytes()];
+        let half = |at: usize| f16::from_le_bytes([scales[at], scales[at + 1]]).to_f32();
+        let nibble = |k: usize| {
+            let pair = quants[k % 16 / 4 * QUAD + lane * 4 + k % 4];
+            if k < 16 { pair & 15 } else { pair >> 4 }.cast_signed()
+        };
+        match self {
+            Self::Bytes => {
+                let byte = |k: usize| quants[k / 4 * QUAD + lane * 4 + k % 4].cast_signed();
+                (std::array::from_fn(byte), half((block * LANES + lane) * 2), 0.0)
+            }
+            Self::Halves => (std::array::from_fn(|k| nibble(k) - 8), half((block * LANES + lane) * 2), 0.0),
+            Self::HalvesPlus => {
+                let [step, plus] = [2 * block, 2 * block + 1].map(|row| half((row * LANES + lane) * 2));
+                (std::array::from_fn(nibble), step, -plus)
+            }
+            Self::HalvesMin => {
+                let (shared, own) = (block / SUPER * SUPER_BYTES, 4 * LANES + block % SUPER * 2 * LANES + lane);
+                let [step, minimum] = [own, own + LANES].map(|at| f32::from(scales[shared + at]));
+                let (step, minimum) = (step * half(shared + 2 * lane), minimum * half(shared + 2 * (LANES + lane)));
+                (std::array::from_fn(nibble), step, minimum)
+            }
+        }
     }
 }
 

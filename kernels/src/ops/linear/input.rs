@@ -9,7 +9,7 @@ use crate::error::need;
 use crate::ops::activation::SiluMulHalves;
 use crate::ops::norm::{self, Gain};
 use crate::ops::{layer_norm, rms_norm, silu_mul_halves};
-use crate::{Cx, KernelError, Shape, Tensor};
+use crate::{Cx, KernelError, Shape, Tensor, gpu};
 
 /// The rows that a linear layer takes.
 #[derive(Clone, Copy, Debug)]
@@ -88,7 +88,6 @@ pub fn linear_of(
     weight: &PackedLinear,
     epilogue: Epilogue<'_>,
 ) -> Result<Tensor, KernelError> {
-    let cpu = cx.cpu_for("linear")?;
     let (inputs, outputs, x) = (weight.inputs, weight.outputs, input.shape());
     let fits = x.rank() > 0 && x.width() == inputs;
     need(fits, "linear", "the input's rows are as long as the weight's", &[x, Shape::from([outputs, inputs])])?;
@@ -96,6 +95,10 @@ pub fn linear_of(
     if let Some(residual) = epilogue.residual {
         need(residual.shape() == shape, "linear", "the residual is of the output's shape", &[residual.shape(), shape])?;
     }
+    if let Some(gpu) = cx.gpu() {
+        return gpu::ops::linear(gpu, &input.rows(cx)?, weight.on_gpu()?, epilogue.on_gpu());
+    }
+    let cpu = cx.cpu_for("linear")?;
     match input {
         Input::Rows(x) => run(cpu, &Plain { x: x.f32s()?, width: inputs }, weight, epilogue, shape),
         Input::RmsNorm { x, weight: gains, eps, gain } => {

@@ -1,0 +1,113 @@
+// Functions that must round alike on the device and on the host: made of additions, products and fmaf only, with the
+// polynomials of the CPU tiers where those have one.
+#pragma once
+#include "machine.cuh"
+
+// e^x to about 1e-7, relative.
+DEVICE float exp_of(float x) {
+    const float low = -86.6f, high = 88.72284f;
+    float held = x < low ? low : x;
+    held = held > high ? high : held;
+    float n = rintf(held * 1.44269504f);
+    float r = fmaf(n, -0.6933594f, held);
+    r = fmaf(n, 2.1219444e-4f, r);
+    float p = 1.0f / 5040.0f;
+    p = fmaf(p, r, 1.0f / 720.0f);
+    p = fmaf(p, r, 1.0f / 120.0f);
+    p = fmaf(p, r, 1.0f / 24.0f);
+    p = fmaf(p, r, 1.0f / 6.0f);
+    p = fmaf(p, r, 0.5f);
+    p = fmaf(p, r, 1.0f);
+    p = fmaf(p, r, 1.0f);
+    // 2^n may be one step too far for a float where the result is not. What is not a number has no power of two.
+    int power = held == held ? (int)n + 126 : 127;
+    float scaled = p * __uint_as_float((u32)power << 23) * 2.0f;
+    if (x < low) return 0.0f;
+    return x > high ? INFINITE : scaled;
+}
+
+DEVICE float sigmoid_of(float x) { return 1.0f / (1.0f + exp_of(-x)); }
+
+// The error function to 4e-7, absolutely: its series near zero, Abramowitz and Stegun's 7.1.26 elsewhere.
+DEVICE float erf_of(float x) {
+    float square = x * x, size = x < 0.0f ? -x : x;
+    if (size < 0.5f) {
+        float p = 1.0f / 9360.0f;
+        p = fmaf(p, square, -1.0f / 1320.0f);
+        p = fmaf(p, square, 1.0f / 216.0f);
+        p = fmaf(p, square, -1.0f / 42.0f);
+        p = fmaf(p, square, 0.1f);
+        p = fmaf(p, square, -1.0f / 3.0f);
+        p = fmaf(p, square, 1.0f);
+        return x * 1.12837917f * p;
+    }
+    float t = 1.0f / fmaf(size, 0.3275911f, 1.0f);
+    float p = 1.0614054f;
+    p = fmaf(p, t, -1.4531521f);
+    p = fmaf(p, t, 1.4214137f);
+    p = fmaf(p, t, -0.28449672f);
+    p = fmaf(p, t, 0.2548296f);
+    float value = 1.0f - p * t * exp_of(-square);
+    return x < 0.0f ? -value : value;
+}
+
+// The natural logarithm of a positive, normal number, to about 1e-7, relative to the larger of it and 1.
+DEVICE float log_of(float x) {
+    if (!(x > 0.0f)) return x == 0.0f ? -INFINITE : x - x + (x < 0.0f ? 0.0f * INFINITE : 0.0f);
+    if (x == INFINITE) return x;
+    u32 bits = __float_as_uint(x) - 0x3f3504f3u;
+    float e = (float)((int)bits >> 23);
+    float f = __uint_as_float((bits & 0x7fffffu) + 0x3f3504f3u) - 1.0f;
+    // ln(1 + f) = 2 artanh(s), s = f / (2 + f).
+    float s = f / (2.0f + f), z = s * s;
+    float p = 2.0f / 11.0f;
+    p = fmaf(p, z, 2.0f / 9.0f);
+    p = fmaf(p, z, 2.0f / 7.0f);
+    p = fmaf(p, z, 2.0f / 5.0f);
+    p = fmaf(p, z, 2.0f / 3.0f);
+    p = fmaf(p, z, 2.0f);
+    return fmaf(e, 0.6933594f, fmaf(e, -2.1219444e-4f, s * p));
+}
+
+// sin(x)^2 to 2e-7, absolutely, for |x| up to some thousands: its period is pi.
+DEVICE float sin_squared(float x) {
+    float n = rintf(x * 0.318309886f);
+    float r = fmaf(n, -3.140625f, x);
+    r = fmaf(n, -9.67502594e-4f, r);
+    r = fmaf(n, -1.50995799e-7f, r);
+    float z = r * r;
+    float p = -1.0f / 39916800.0f;
+    p = fmaf(p, z, 1.0f / 362880.0f);
+    p = fmaf(p, z, -1.0f / 5040.0f);
+    p = fmaf(p, z, 1.0f / 120.0f);
+    p = fmaf(p, z, -1.0f / 6.0f);
+    p = fmaf(p, z, 1.0f);
+    float s = r * p;
+    return s * s;
+}
+
+DEVICE float silu_of(float x) { return x * sigmoid_of(x); }
+
+DEVICE float gelu_erf_of(float x) { return x * 0.5f * (erf_of(x * 0.70710678f) + 1.0f); }
+
+// 0.5 * (1 + tanh(y)) is sigmoid(2y).
+DEVICE float gelu_tanh_of(float x) {
+    float cubic = fmaf(x * x, 0.044715f, 1.0f);
+    return x * sigmoid_of(x * cubic * 1.595769f);
+}
+
+DEVICE float relu_of(float x) { return x < 0.0f ? 0.0f : x; }
+
+// Which function an operation applies; the numbers are those of the Rust side.
+enum Function { NONE = 0, GELU_ERF = 1, GELU_TANH = 2, RELU = 3, SILU = 4, SIGMOID = 5 };
+
+DEVICE float apply(u32 function, float x) {
+    switch (function) {
+    case GELU_ERF: return gelu_erf_of(x);
+    case GELU_TANH: return gelu_tanh_of(x);
+    case RELU: return relu_of(x);
+    case SILU: return silu_of(x);
+    case SIGMOID: return sigmoid_of(x);
+    default: return x;
+    }
+}
