@@ -25,6 +25,7 @@ pub(crate) fn maker(
     Box::new(move |cx, gauge| {
         // The thread that loads is the one that computes; it is thread 0 of its pool.
         affinity.pin(0);
+        refuse_cpu_only(&*component, cx)?;
         let loaded = component.load(&LoadCx { dir: &dir, precision, cx, gauge, audio_seconds, max_output_tokens })?;
         wrap(loaded, &*component, limits, cx)
     })
@@ -41,6 +42,15 @@ fn wrap(loaded: Loaded, component: &dyn Component, limits: PagedLimits, cx: &Cx)
         }
         Loaded::Engine(engine) => Ok(engine),
     }
+}
+
+/// Refuses a component whose code reads numbers where a rank on a GPU has none.
+fn refuse_cpu_only(component: &dyn Component, cx: &Cx) -> Result<(), LoadError> {
+    if cx.gpu().is_none() || component.on_gpu() {
+        return Ok(());
+    }
+    let message = "it computes on the CPU only; place it on a rank whose device is \"cpu\"".to_owned();
+    Err(LoadError { component: component.id(), message })
 }
 
 /// Refuses a budget that is too small for a single page.

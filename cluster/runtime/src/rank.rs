@@ -7,7 +7,8 @@ use std::sync::Arc;
 use mstar_actors::{DeviceError, DeviceHandle, DeviceSpec, Routes, ThreadDevice};
 use mstar_config::{Device, Rank};
 use mstar_contract::Gauge;
-use mstar_kernels::{Affinity, Cx, KernelError, Pool, gpu};
+use mstar_kernels::gpu::{Gpu, GpuSettings};
+use mstar_kernels::{Affinity, Cx, KernelError, Pool};
 
 /// A rank that runs.
 #[derive(Clone, Debug)]
@@ -65,9 +66,10 @@ pub(crate) fn start(
     let mut pools: BTreeMap<PoolKey, Arc<Pool>> = BTreeMap::new();
     let mut live = Vec::new();
     for rank in ranks.iter().filter(|rank| used(&rank.name)) {
-        if let Device::Cuda(index) = rank.device {
-            return Err(no_device(rank, index));
-        }
+        let gpu = match rank.device {
+            Device::Cpu => None,
+            Device::Cuda(index) => Some(open(rank, index)?),
+        };
         let affinity = affinity(rank);
         let key = pool_key(rank);
         let pool = match pools.get(&key) {
@@ -81,6 +83,10 @@ pub(crate) fn start(
             }
         };
         let (cx, gauge) = (Cx::cpu(pool), Gauge::new(&rank.name));
+        let cx = match gpu {
+            Some(gpu) => cx.with_gpu(gpu),
+            None => cx,
+        };
         let spec = DeviceSpec {
             name: rank.name.as_str().into(),
             cx: cx.clone(),
@@ -93,15 +99,15 @@ pub(crate) fn start(
     Ok(live)
 }
 
-fn no_device(rank: &Rank, index: usize) -> RankError {
-    let reason = match gpu::probe() {
-        Err(none) => none.to_string(),
-        Ok(found) => match found.iter().find(|gpu| usize::from(gpu.ordinal) == index) {
-            Some(gpu) => format!("{} is there, but the operations of this build run on the CPU only", gpu.name),
-            None => format!("this machine has {} CUDA devices", found.len()),
-        },
+/// Opens a rank's GPU, or says in one line why it cannot.
+fn open(rank: &Rank, index: usize) -> Result<Arc<Gpu>, RankError> {
+    let no_device = |reason: String| RankError::NoDevice {
+        rank: rank.name.clone(),
+        device: rank.device.to_string(),
+        reason: reason.lines().next().unwrap_or_default().to_owned(),
     };
-    RankError::NoDevice { rank: rank.name.clone(), device: rank.device.to_string(), reason }
+    let ordinal = u16::try_from(index).map_err(|error| no_device(error.to_string()))?;
+    Gpu::open(&GpuSettings { ordinal, nvrtc: None }).map_err(|error| no_device(error.to_string()))
 }
 
 fn affinity(rank: &Rank) -> Affinity {
@@ -153,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gpu_that_this_build_cannot_use_is_refused_in_one_line() {
+    fn a_gpu_that_is_not_there_is_refused_in_one_line() {
         let gpu = Rank { device: Device::Cuda(99), ..rank("gpu", &[], None) };
         let error = start(&[gpu], |_| true, &Routes::new(["n"])).unwrap_err().to_string();
         assert!(error.starts_with("rank gpu wants cuda:99: ") && error.lines().count() == 1, "{error}");

@@ -31,6 +31,12 @@ pub trait Component: Send + Sync {
         None
     }
 
+    /// Returns whether it also computes on a GPU: its code leaves numbers where the kernels put them, and asks for them
+    /// when it reads them. A rank on a GPU refuses the others.
+    fn on_gpu(&self) -> bool {
+        false
+    }
+
     /// Loads the weights and returns what computes. Called on the rank's compute thread.
     fn load(&self, cx: &LoadCx<'_>) -> Result<Loaded, LoadError>;
 }

@@ -77,7 +77,7 @@ impl Gauge {
 impl TensorRef {
     /// Leases a tensor on the rank that `gauge` counts for.
     pub fn lease(tensor: Tensor, gauge: &Arc<Gauge>) -> Self {
-        let bytes = tensor.bytes().len() as u64;
+        let bytes = tensor.byte_len() as u64;
         gauge.live.fetch_add(1, Ordering::Relaxed);
         gauge.bytes.fetch_add(bytes, Ordering::Relaxed);
         Self(Arc::new(Lease { tensor, bytes, gauge: Arc::clone(gauge) }))
@@ -127,7 +127,7 @@ impl Value {
     /// Returns the number of bytes the value stands for: what recovery counts per modality.
     pub fn byte_len(&self) -> u64 {
         match self {
-            Self::Tensor(t) | Self::Audio { samples: t, .. } => t.tensor().bytes().len() as u64,
+            Self::Tensor(t) | Self::Audio { samples: t, .. } => t.tensor().byte_len() as u64,
             Self::Text(text) => text.len() as u64,
             Self::Tokens(tokens) => tokens.len() as u64 * 4,
             Self::Json(json) => json.to_string().len() as u64,

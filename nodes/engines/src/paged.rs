@@ -25,6 +25,7 @@ use std::time::Duration;
 use mstar_contract::{
     Decoder, Engine, EngineUsage, ExecuteCx, KvGeometry, OpDecl, Precision, RequestKey, Row, RowError, RowProgress,
 };
+use mstar_kernels::gpu::Captures;
 use mstar_kernels::ops::{KvPages, KvSize};
 use mstar_kernels::{Cx, DType, KernelError};
 
@@ -67,6 +68,8 @@ pub struct PagedEngine {
     context: usize,
     pool: PagePool,
     pages: KvPages,
+    /// Steps of replies that a GPU runs as a whole.
+    captures: Option<Captures>,
     sequences: Sequences<Sequence>,
     turnstile: Turnstile,
     pace: Pace,
@@ -121,7 +124,7 @@ fn dtype(precision: Precision) -> DType {
 
 impl PagedEngine {
     /// Returns an engine around a component's decoder and allocates its pages.
-    pub fn new(decoder: Box<dyn Decoder>, ops: &[OpDecl], limits: PagedLimits, _cx: &Cx) -> Result<Self, KernelError> {
+    pub fn new(decoder: Box<dyn Decoder>, ops: &[OpDecl], limits: PagedLimits, cx: &Cx) -> Result<Self, KernelError> {
         let geometry = decoder.geometry();
         let pages = limits.budget.pages(&geometry);
         let size = KvSize { layers: geometry.layers, pages, heads: geometry.kv_heads, head_dim: geometry.head_dim };
@@ -129,7 +132,8 @@ impl PagedEngine {
             ops: PagedOps::new(ops),
             context: geometry.context,
             pool: PagePool::new(pages),
-            pages: KvPages::new(size, dtype(geometry.precision))?,
+            pages: KvPages::on(cx, size, dtype(geometry.precision))?,
+            captures: cx.gpu().map(Captures::new),
             sequences: Sequences::default(),
             turnstile: Turnstile::default(),
             pace: Pace::default(),
@@ -169,7 +173,7 @@ impl PagedEngine {
         }
         let context = opening.parts.iter().rev().find_map(|part| part.prompt.context.as_ref());
         if let (Some(context), None) = (context, &sequence.cross) {
-            sequence.cross = Some(self.decoder.cross(cx, context)?);
+            sequence.cross = Some(self.decoder.cross(cx, &context.on(cx)?)?);
             // That took its time too: the next one tells nothing of a pass.
             self.last = None;
         }

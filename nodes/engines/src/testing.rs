@@ -19,7 +19,11 @@ pub(crate) struct Rank {
 
 impl Rank {
     pub(crate) fn new() -> Self {
-        Self { cx: Cx::with_threads(1).unwrap(), gauge: Gauge::new("test") }
+        Self::on(Cx::with_threads(1).unwrap())
+    }
+
+    pub(crate) fn on(cx: Cx) -> Self {
+        Self { cx, gauge: Gauge::new("test") }
     }
 
     /// Runs rows of one op.

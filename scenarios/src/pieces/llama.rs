@@ -33,7 +33,7 @@ const PASS: usize = 512;
 impl LlamaPieces {
     /// Loads the network from a GGUF file, or a folder with one.
     pub fn load(path: &Path, precision: Precision, cx: Cx) -> Result<Self, StoryError> {
-        let network = Network::load(&WeightFile::open(path).map_err(wrong)?, precision).map_err(wrong)?;
+        let network = Network::load(&WeightFile::open(path).map_err(wrong)?, precision, &cx).map_err(wrong)?;
         let config = network.config();
         let (pages, pages_each) = pages_of(SEQUENCES, TOKENS);
         let (layers, heads, head_dim) = (config.layers, config.kv_heads, config.head_dim);

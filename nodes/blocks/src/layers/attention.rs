@@ -110,7 +110,7 @@ impl CrossAttention {
         let keys = self.heads.keys;
         let (k, v) = (self.heads.cut(cx, &kv, 0, keys)?, self.heads.cut(cx, &kv, keys, keys)?);
         let count = context.shape().height();
-        let mut pages = KvPages::new(self.size(count), DType::F32)?;
+        let mut pages = KvPages::on(cx, self.size(count), DType::F32)?;
         let table = table(count);
         pages.append(cx, 0, (&k, &v), &[KvRow { rows: 0..count, table: &table, first: 0 }])?;
         Ok(pages.into_parts())

@@ -6,7 +6,7 @@
 
 use mstar_contract::Precision;
 use mstar_kernels::ops::{self, BlockFormat, PackedLinear};
-use mstar_kernels::{KernelError, Tensor};
+use mstar_kernels::{Cx, KernelError, Tensor};
 use mstar_weights::{DType, GgmlQ, WeightFile, WeightsError};
 
 /// A layer could not be loaded.
@@ -20,30 +20,45 @@ pub enum LayerError {
     Kernel(#[from] KernelError),
 }
 
-/// Reads layers of one file in one precision.
+/// Reads layers of one file in one precision, into host memory or to where a context computes.
 #[derive(Clone, Copy)]
 pub struct LayerLoader<'a> {
     file: &'a WeightFile,
     precision: Precision,
+    place: Option<&'a Cx>,
 }
 
 // --- impl LayerLoader ---
 
 impl<'a> LayerLoader<'a> {
-    /// Returns a loader of this file.
+    /// Returns a loader of this file into host memory.
     pub fn new(file: &'a WeightFile, precision: Precision) -> Self {
-        Self { file, precision }
+        Self { file, precision, place: None }
+    }
+
+    /// Returns the same loader to where the context computes.
+    pub fn on(self, cx: &'a Cx) -> Self {
+        Self { place: Some(cx), ..self }
     }
 
     /// Returns a tensor in float32.
     pub fn tensor(&self, name: &str, shape: &[usize]) -> Result<Tensor, LayerError> {
+        let tensor = self.on_host(name, shape)?;
+        Ok(match self.place {
+            Some(cx) => tensor.on(cx)?,
+            None => tensor,
+        })
+    }
+
+    fn on_host(&self, name: &str, shape: &[usize]) -> Result<Tensor, LayerError> {
         let shape_of = mstar_kernels::Shape::new(shape)?;
         Ok(Tensor::from_f32(self.file.f32_of(name, shape)?, shape_of)?)
     }
 
-    /// Returns a table of embeddings: in `f32`, or in `bf16` for every other precision.
+    /// Returns a table of embeddings, in `f32` or, for every other precision, in `bf16`; in host memory: a layer may be
+    /// packed from it.
     pub fn table(&self, name: &str, shape: [usize; 2]) -> Result<Tensor, LayerError> {
-        let table = self.tensor(name, &shape)?;
+        let table = self.on_host(name, &shape)?;
         match self.precision {
             Precision::F32 => Ok(table),
             Precision::Bf16 | Precision::Q8 | Precision::Q4 => Ok(table.to_bf16()?),
@@ -84,7 +99,7 @@ impl<'a> LayerLoader<'a> {
         let bias = if biased { Some(Tensor::from_f32(bias, [total])?) } else { None };
         let shapes: Vec<_> = parts.iter().zip(outputs).map(|(part, &outputs)| (part.0, [outputs, inputs])).collect();
         if let Some((format, blocks)) = self.blocks(&shapes)? {
-            return Ok(ops::pack_blocks(format, &blocks, (total, inputs), bias.as_ref())?);
+            return self.placed(ops::pack_blocks(format, &blocks, (total, inputs), bias.as_ref())?);
         }
         let mut weight = Vec::with_capacity(total * inputs);
         let mut precision = self.precision;
@@ -96,7 +111,7 @@ impl<'a> LayerLoader<'a> {
             }
             weight.extend(tensor.to_f32());
         }
-        Ok(ops::pack_linear(&Tensor::from_f32(weight, [total, inputs])?, bias.as_ref(), precision)?)
+        self.placed(ops::pack_linear(&Tensor::from_f32(weight, [total, inputs])?, bias.as_ref(), precision)?)
     }
 
     /// Returns the blocks of some weights one after the other, if the precision and the file have them in blocks, all of
@@ -114,9 +129,16 @@ impl<'a> LayerLoader<'a> {
         Ok(Some((format, tensors.iter().flat_map(|tensor| tensor.bytes.iter().copied()).collect())))
     }
 
-    /// Packs a weight for the kernels in the loader's precision.
+    /// Packs a weight in host memory for the kernels in the loader's precision.
     pub fn pack(&self, weight: &Tensor, bias: Option<&Tensor>) -> Result<PackedLinear, LayerError> {
-        Ok(ops::pack_linear(weight, bias, self.precision)?)
+        self.placed(ops::pack_linear(weight, bias, self.precision)?)
+    }
+
+    fn placed(&self, packed: PackedLinear) -> Result<PackedLinear, LayerError> {
+        Ok(match self.place {
+            Some(cx) => packed.on(cx)?,
+            None => packed,
+        })
     }
 }
 

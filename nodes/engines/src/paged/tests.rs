@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::testing::{Generation, Rank, held, request, row, run_together};
 
+mod device;
 mod prefix;
 mod tiny;
 use tiny::{CONTEXT, END, POISON_TEXT, Probe, Tiny, ops_of_tiny};

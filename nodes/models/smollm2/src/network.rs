@@ -36,13 +36,14 @@ pub type Tap<'a> = dyn FnMut(usize, &Tensor) -> Result<(), KernelError> + 'a;
 // --- impl Network ---
 
 impl Network {
-    /// Loads the network from a GGUF file: its blocks as they lie in `q8` and `q4`, else dequantised.
-    pub fn load(file: &WeightFile, precision: Precision) -> Result<Self, String> {
+    /// Loads the network from a GGUF file, its blocks as they lie in `q8` and `q4`, else dequantised, to where the context
+    /// computes.
+    pub fn load(file: &WeightFile, precision: Precision, cx: &Cx) -> Result<Self, String> {
         let config = Config::read(file)?;
-        Self::with_config(config, LayerLoader::new(file, precision), file).map_err(|e| e.to_string())
+        Self::with_config(config, LayerLoader::new(file, precision).on(cx), file, cx).map_err(|e| e.to_string())
     }
 
-    fn with_config(config: Config, load: LayerLoader<'_>, file: &WeightFile) -> Result<Self, LayerError> {
+    fn with_config(config: Config, load: LayerLoader<'_>, file: &WeightFile, cx: &Cx) -> Result<Self, LayerError> {
         let shape = [config.vocabulary, config.width];
         let embedding = load.table("token_embd.weight", shape)?;
         let tied = file.get("output.weight").is_none();
@@ -50,7 +51,7 @@ impl Network {
         let layers = (0..config.layers).map(|i| Layer::load(&config, load, i)).collect::<Result<_, _>>()?;
         let norm = rms_norm(&config, load, "output_norm.weight")?;
         let inverse_frequencies = config.inverse_frequencies();
-        Ok(Self { config, embedding, layers, norm, head, inverse_frequencies })
+        Ok(Self { config, embedding: embedding.on(cx)?, layers, norm, head, inverse_frequencies })
     }
 
     /// Returns the sizes.

@@ -29,7 +29,7 @@ struct Sequence {
 pub fn check(weights: &Path, golden: &Path, cx: &Cx) -> Result<Report, String> {
     let file = WeightFile::open(weights).map_err(|e| e.to_string())?;
     let recorded = WeightFile::open(&golden.join("smollm2.safetensors")).map_err(|e| e.to_string())?;
-    let network = Network::load(&file, Precision::F32)?;
+    let network = Network::load(&file, Precision::F32, cx)?;
     let mut judge = Judge::new(&recorded);
     let prompts = std::fs::read(golden.join("smollm2_prompts.json")).map_err(|e| e.to_string())?;
     check_prompts(&file, &prompts, &mut judge)?;

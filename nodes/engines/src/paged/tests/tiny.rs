@@ -91,6 +91,20 @@ impl Tiny {
         Self { precision, crosses, probe, embedding, gain, layers, head }
     }
 
+    /// Moves the weights to where the context computes.
+    pub(super) fn on(self, cx: &Cx) -> Result<Self, KernelError> {
+        let mut layers = Vec::new();
+        for (attention, cross, mlp) in self.layers {
+            layers.push((
+                SelfAttention { heads: HEADS, qkv: attention.qkv.on(cx)?, out: attention.out.on(cx)? },
+                CrossAttention { heads: HEADS, q: cross.q.on(cx)?, kv: cross.kv.on(cx)?, out: cross.out.on(cx)? },
+                GatedMlp { gate_up: mlp.gate_up.on(cx)?, down: mlp.down.on(cx)? },
+            ));
+        }
+        let (embedding, gain, head) = (self.embedding.on(cx)?, self.gain.on(cx)?, self.head.on(cx)?);
+        Ok(Self { embedding, gain, layers, head, ..self })
+    }
+
     fn norm<'a>(&'a self, x: &'a Tensor) -> Input<'a> {
         Input::RmsNorm { x, weight: &self.gain, eps: 1e-5, gain: Gain::Weight }
     }
@@ -120,8 +134,8 @@ impl Decoder for Tiny {
                 text.bytes().map(token).collect()
             }
         };
-        let context =
-            self.crosses.then(|| ops::embedding(&Cx::with_threads(1)?, &self.embedding, &tokens)).transpose()?;
+        let embed = || ops::embedding(&Cx::with_threads(1)?, &self.embedding.to_host()?, &tokens);
+        let context = self.crosses.then(embed).transpose()?;
         Ok(Prompt { tokens, context, max_new: None })
     }
 

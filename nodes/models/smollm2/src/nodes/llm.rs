@@ -64,9 +64,13 @@ impl Component for Llm {
         Some(KvGeometry { layers: 30, kv_heads: 3, head_dim: 64, context: 8192, precision })
     }
 
+    fn on_gpu(&self) -> bool {
+        true
+    }
+
     fn load(&self, cx: &LoadCx<'_>) -> Result<Loaded, LoadError> {
         let file = WeightFile::open(cx.dir).map_err(broken(Self::ID))?;
-        let network = Network::load(&file, cx.precision).map_err(broken(Self::ID))?;
+        let network = Network::load(&file, cx.precision, cx.cx).map_err(broken(Self::ID))?;
         let tokenizer = tokenizer(&file).map_err(broken(Self::ID))?;
         let max_tokens = DEFAULT_MAX_TOKENS.min(cx.max_output_tokens as usize);
         Ok(Loaded::Paged(Box::new(LlmDecoder { network, tokenizer, precision: cx.precision, max_tokens })))
