@@ -121,6 +121,7 @@ impl Cluster {
         let recorder = if deployment.metrics.enabled { Some(metrics::recorder()?) } else { None };
         let routes = Routes::new(table.nodes.iter().map(|node| node.name.clone()));
         let used = |rank: &str| table.nodes.iter().any(|node| node.rank == rank);
+        rank::tell_of_gpus();
         let ranks = rank::start(&deployment.ranks, used, &routes)?;
 
         let cache = deployment.cache_dir(&environment);

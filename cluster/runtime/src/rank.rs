@@ -7,7 +7,7 @@ use std::sync::Arc;
 use mstar_actors::{DeviceError, DeviceHandle, DeviceSpec, Routes, ThreadDevice};
 use mstar_config::{Device, Rank};
 use mstar_contract::Gauge;
-use mstar_kernels::gpu::{Gpu, GpuSettings};
+use mstar_kernels::gpu::{self, Gpu, GpuDescription, GpuSettings};
 use mstar_kernels::{Affinity, Cx, KernelError, Pool};
 
 /// A rank that runs.
@@ -97,6 +97,18 @@ pub(crate) fn start(
         live.push(LiveRank { name: rank.name.clone(), device, gauge, cx, affinity });
     }
     Ok(live)
+}
+
+/// Says in one line which GPUs there are, or why there are none.
+pub(crate) fn tell_of_gpus() {
+    match gpu::probe() {
+        Err(none) => tracing::info!("{none}; ranks compute on the CPU"),
+        Ok(found) => {
+            let each = |gpu: &GpuDescription| format!("cuda:{} {}", gpu.ordinal, gpu.name);
+            let named: Vec<String> = found.iter().map(each).collect();
+            tracing::info!("CUDA devices: {}", if named.is_empty() { "none".to_owned() } else { named.join(", ") });
+        }
+    }
 }
 
 /// Opens a rank's GPU, or says in one line why it cannot.

@@ -122,6 +122,8 @@ impl Served {
     fn start(config: &str) -> Self {
         let mut child = mstar(&["--fake", "serve", "--config", config]).stderr(Stdio::piped()).spawn().unwrap();
         let mut log = BufReader::new(child.stderr.take().unwrap());
+        // What GPUs there are, or why none: one line, and the server goes on.
+        next_with(&mut log, "CUDA");
         let line = next_with(&mut log, "listens on http://");
         let url = line.split_whitespace().find(|word| word.starts_with("http://")).unwrap().to_owned();
         Self { child, log, url }
