@@ -79,7 +79,7 @@ fn quantised() -> Vec<Case> {
         (ops::BlockFormat::Q6K, &[209]),
     ];
     for (format, scales) in formats {
-        cases.push(case(format!("linear of {format:?} blocks"), 2e-3, move |cx| {
+        cases.push(case(format!("linear of {format:?} blocks"), 5e-5, move |cx| {
             let (outputs, inputs, size) = (17, 512, format.block_bytes());
             let noise = random(5, [outputs * inputs / format.block_len() * size]);
             let mut bytes: Vec<u8> = noise.f32s()?.iter().map(|x| ((x * 127.0) as i8).cast_unsigned()).collect();
