@@ -190,23 +190,22 @@ impl Isa for Avx2 {
     fn dot_bytes<const R: usize>(self, w: &[[u8; QUAD]; 8], x: &[[i8; 32]; R], _: &[f32; R]) -> [Pair; R] {
         // SAFETY: see above; a quad is two registers, four bytes of a row are read at a multiple of four below 32.
         unsafe {
-            let (ones, mut sums) = (_mm256_set1_epi16(1), [[_mm256_setzero_si256(); 2]; R]);
-            for (quad, w) in w.iter().enumerate() {
-                let w: *const __m256i = w.as_ptr().cast();
-                let w = [_mm256_loadu_si256(w), _mm256_loadu_si256(w.add(1))];
-                let size = [_mm256_abs_epi8(w[0]), _mm256_abs_epi8(w[1])];
-                for (sums, x) in sums.iter_mut().zip(x) {
-                    let x = four(x, quad);
-                    for ((sum, &size), &w) in sums.iter_mut().zip(&size).zip(&w) {
+            let (ones, mut out) = (_mm256_set1_epi16(1), [self.splat(0.0); R]);
+            // Eight outputs at a time: sums of all sixteen would not fit the registers.
+            for half in 0..2 {
+                let (x, mut sums) = (again(x), [_mm256_setzero_si256(); R]);
+                for (quad, w) in w.iter().enumerate() {
+                    let w = _mm256_loadu_si256(w.as_ptr().cast::<__m256i>().add(half));
+                    let size = _mm256_abs_epi8(w);
+                    for (sum, x) in sums.iter_mut().zip(x) {
                         // Sizes times x with the weight's sign: two such products fit 16 bits.
-                        let pairs = _mm256_maddubs_epi16(size, _mm256_sign_epi8(x, w));
+                        let pairs = _mm256_maddubs_epi16(size, _mm256_sign_epi8(four(x, quad), w));
                         *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(pairs, ones));
                     }
                 }
-            }
-            let mut out = [self.splat(0.0); R];
-            for (out, sums) in out.iter_mut().zip(sums) {
-                *out = [_mm256_cvtepi32_ps(sums[0]), _mm256_cvtepi32_ps(sums[1])];
+                for (out, sum) in out.iter_mut().zip(sums) {
+                    out[half] = _mm256_cvtepi32_ps(sum);
+                }
             }
             out
         }
@@ -219,7 +218,7 @@ impl Isa for Avx2 {
             let (low, ones, mut out) = (_mm256_set1_epi8(15), _mm256_set1_epi16(1), [self.splat(0.0); R]);
             // Eight outputs at a time: sums of all sixteen would not fit the registers.
             for half in 0..2 {
-                let mut sums = [_mm256_setzero_si256(); R];
+                let (x, mut sums) = (again(x), [_mm256_setzero_si256(); R]);
                 for (quad, w) in w.iter().enumerate() {
                     let w = _mm256_loadu_si256(w.as_ptr().cast::<__m256i>().add(half));
                     let first = _mm256_and_si256(w, low);
@@ -272,4 +271,11 @@ fn even(pairs: __m256i) -> __m256 {
 fn four(x: &[i8; 32], quad: usize) -> __m256i {
     let bytes = x.as_chunks::<4>().0[quad].map(i8::cast_unsigned);
     _mm256_set1_epi32(i32::from_le_bytes(bytes))
+}
+
+/// The same rows, which the compiler takes for others: it would keep what it read of them the first time, and has not the
+/// registers.
+#[inline(always)]
+fn again<T>(x: &T) -> &T {
+    std::hint::black_box(x)
 }

@@ -79,6 +79,15 @@ pub(super) fn each_tile(cpu: Cpu<'_>, tiles: &[RowTile], inputs: usize, pack: im
     });
 }
 
+/// Panels of one task: about `wanted`, or fewer if that leaves threads less to wait for each other.
+fn group((panels, blocks): (usize, usize), wanted: usize, step: usize, threads: usize) -> usize {
+    let wanted = wanted.next_multiple_of(step);
+    // What the busiest thread does.
+    let most = |group: usize| (panels.div_ceil(group) * blocks).div_ceil(threads) * group;
+    let sizes = (wanted.div_ceil(2)..=wanted).rev().filter(|group| group.is_multiple_of(step));
+    sizes.min_by_key(|&group| most(group)).unwrap_or(wanted)
+}
+
 struct Heights<const DOTS: bool>;
 
 impl<const DOTS: bool> Kernel for Heights<DOTS> {
@@ -101,7 +110,8 @@ impl<F: Form> Product<'_, F> {
         let per_block = (BLOCK / (tallest * self.row_bytes).max(1)).clamp(1, self.tiles.len().max(1));
         let blocks = self.tiles.len().div_ceil(per_block);
         let work = per_block * tallest * self.inputs.max(1) * LANES;
-        let group = TASK.div_ceil(work).next_multiple_of(4);
+        let step = if F::BESIDE { 4 } else { 1 };
+        let group = group((panels, blocks), TASK.div_ceil(work), step, cpu.pool.threads());
         let y = Disjoint::new(y);
         // Tasks that follow each other share their panels: weights come from memory once.
         cpu.pool.each(panels.div_ceil(group) * blocks, |task| {
