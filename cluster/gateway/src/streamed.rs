@@ -10,7 +10,7 @@ use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use bytes::Bytes;
 use mstar_contract::ClientEvent;
-use serde_json::Value;
+use serde::Serialize;
 use tokio::sync::mpsc;
 
 use crate::call::Call;
@@ -55,7 +55,8 @@ const PIECES: usize = 4;
 pub(crate) const DONE_EVENT: &str = "data: [DONE]\n\n";
 
 /// Returns a server-sent event with this data.
-pub(crate) fn event(data: &Value) -> String {
+pub(crate) fn event(data: &impl Serialize) -> String {
+    let data = serde_json::to_string(data).expect("invariant: what is sent has keys of text and can be written");
     format!("data: {data}\n\n")
 }
 

@@ -9,10 +9,11 @@ use axum::response::{IntoResponse, Response};
 use mstar_actors::Served;
 use mstar_contract::{ClientEvent, Task, Usage};
 use mstar_graph::Modality;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::chat_answer::{Answer, Head, choice, finish_name, usage_json};
+use super::chat_answer::{Answer, Head, finish_name, usage_json};
 use super::chat_parse::{ChatCall, read_chat};
+use super::chunk::{ChunkChoice, Delta};
 use crate::body::read_json;
 use crate::budget::Held;
 use crate::call::{Call, Wanted};
@@ -125,11 +126,8 @@ async fn write_stream(writer: BodyWriter, first: Call, answers: Answers, head: H
             Written::ClientGone => return,
         }
     }
-    if include_usage {
-        let last: Value = head.chunk(Vec::new(), Some(usage_json(usage)));
-        if !writer.send(event(&last)).await {
-            return;
-        }
+    if include_usage && !writer.send(head.chunk(&[], Some(usage_json(usage)))).await {
+        return;
     }
     if writer.send(DONE_EVENT).await {
         writer.finish().await;
@@ -144,24 +142,24 @@ enum Written {
 }
 
 async fn write_answer(writer: &BodyWriter, index: u64, mut call: Call, head: &Head) -> Written {
-    let role = choice(index, json!({"role": "assistant", "content": ""}), None);
-    if !writer.send(event(&head.chunk(vec![role], None))).await {
+    let role = ChunkChoice::new(index, Delta::Other(json!({"role": "assistant", "content": ""})));
+    if !writer.send(head.chunk(&[role], None)).await {
         return Written::ClientGone;
     }
     while let Some(next) = writer.next_of(&mut call).await {
         let (piece, written) = match next {
-            ClientEvent::Emitted(emission) => match head.delta(&emission) {
-                Some((delta, logprobs)) => (head.chunk(vec![choice(index, delta, logprobs)], None), None),
+            ClientEvent::Emitted(emission) => match head.choice(index, &emission) {
+                Some(choice) => (head.chunk(&[choice], None), None),
                 None => continue,
             },
             ClientEvent::Done(summary) => {
-                let mut last = choice(index, head.last_delta(), None);
-                last["finish_reason"] = json!(finish_name(summary.finish));
-                (head.chunk(vec![last], None), Some(Written::Whole(summary.usage)))
+                let finish_reason = Some(finish_name(summary.finish));
+                let last = ChunkChoice { finish_reason, ..ChunkChoice::new(index, head.last_delta()) };
+                (head.chunk(&[last], None), Some(Written::Whole(summary.usage)))
             }
-            ClientEvent::Failed(failure) => (call.error(failure).json(), Some(Written::Failed)),
+            ClientEvent::Failed(failure) => (event(&call.error(failure).json()), Some(Written::Failed)),
         };
-        if !writer.send(event(&piece)).await {
+        if !writer.send(piece).await {
             return Written::ClientGone;
         }
         if let Some(written) = written {

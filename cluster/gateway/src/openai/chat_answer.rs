@@ -7,7 +7,9 @@ use mstar_media::{AudioFormat, encode, pcm16_bytes};
 use serde_json::{Value, json};
 
 use super::chat_parse::ChatCall;
+use super::chunk::{Chunk, ChunkChoice, Delta};
 use crate::ApiError;
+use crate::streamed::event;
 use crate::wire::{base64, samples_of};
 
 /// What every document of one call shares.
@@ -47,45 +49,42 @@ impl Head {
 
     /// Returns a whole completion.
     pub(super) fn completion(&self, choices: Vec<Value>, usage: Value) -> Value {
-        self.document("chat.completion", choices, Some(usage))
+        json!({
+            "id": self.id, "object": "chat.completion", "created": self.created, "model": self.model,
+            "choices": choices, "usage": usage,
+        })
     }
 
-    /// Returns a chunk of a stream.
-    pub(super) fn chunk(&self, choices: Vec<Value>, usage: Option<Value>) -> Value {
-        self.document("chat.completion.chunk", choices, usage)
+    /// Returns the event with a chunk of a stream.
+    pub(super) fn chunk(&self, choices: &[ChunkChoice<'_>], usage: Option<Value>) -> String {
+        let (id, model, created) = (&self.id, &self.model, self.created);
+        event(&Chunk { id, object: "chat.completion.chunk", created, model, choices, usage })
     }
 
-    fn document(&self, object: &str, choices: Vec<Value>, usage: Option<Value>) -> Value {
-        let mut document = json!({
-            "id": self.id, "object": object, "created": self.created, "model": self.model, "choices": choices,
-        });
-        if let Some(usage) = usage {
-            document["usage"] = usage;
-        }
-        document
-    }
-
-    /// Returns the delta and the log-probabilities that an emission adds to a stream.
-    pub(super) fn delta(&self, emission: &Emission) -> Option<(Value, Option<Value>)> {
-        match (&emission.value, emission.modality) {
+    /// Returns what an emission adds to a stream.
+    pub(super) fn choice<'a>(&self, index: u64, emission: &'a Emission) -> Option<ChunkChoice<'a>> {
+        let delta = match (&emission.value, emission.modality) {
             (Emitted::Text(text), Modality::Text) if self.speaks => {
-                Some((json!({"audio": {"id": self.audio_id(), "transcript": &**text}}), None))
+                Delta::Other(json!({"audio": {"id": self.audio_id(), "transcript": &**text}}))
             }
-            (Emitted::Text(text), Modality::Text) => Some((json!({"content": &**text}), None)),
+            (Emitted::Text(text), Modality::Text) => Delta::Content { content: text },
             (Emitted::Audio { samples, .. }, _) => {
                 let data = base64(&pcm16_bytes(samples_of(samples)));
-                Some((json!({"audio": {"id": self.audio_id(), "data": data}}), None))
+                Delta::Other(json!({"audio": {"id": self.audio_id(), "data": data}}))
             }
             (Emitted::Json(detail), Modality::Detail) if self.logprobs && emission.port.as_str() == DETAIL_PORT => {
-                Some((json!({}), Some(json!({"content": detail["logprobs"], "refusal": null}))))
+                let logprobs = Some(json!({"content": detail["logprobs"], "refusal": null}));
+                return Some(ChunkChoice { logprobs, ..ChunkChoice::new(index, Delta::Other(json!({}))) });
             }
-            _ => None,
-        }
+            _ => return None,
+        };
+        Some(ChunkChoice::new(index, delta))
     }
 
     /// Returns the delta that ends an answer: what was spoken can't be asked for again after a while.
-    pub(super) fn last_delta(&self) -> Value {
-        if self.speaks { json!({"audio": {"id": self.audio_id(), "expires_at": self.expires_at()}}) } else { json!({}) }
+    pub(super) fn last_delta(&self) -> Delta<'static> {
+        let spoken = || json!({"audio": {"id": self.audio_id(), "expires_at": self.expires_at()}});
+        Delta::Other(if self.speaks { spoken() } else { json!({}) })
     }
 
     fn expires_at(&self) -> u64 {
@@ -141,11 +140,6 @@ impl Answer {
             "index": index, "message": message, "logprobs": logprobs, "finish_reason": finish_name(finish),
         }))
     }
-}
-
-/// Returns a chunk's choice with this delta.
-pub(super) fn choice(index: u64, delta: Value, logprobs: Option<Value>) -> Value {
-    json!({"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": null})
 }
 
 /// Returns OpenAI's word for why generation ended.
