@@ -63,4 +63,5 @@ def main():
     writer.close()
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -54,7 +54,32 @@ def snac(frames):
     return make
 
 
-WORKS = {"vit": vit, "attention": attention, "snac_4s": snac(188), "snac_window": snac(16)}
+def vae(kind):
+    """A residual block on each of three levels of FLUX's decoder, from 64 x 64 x 512 to 256 x 256 x 128."""
+    conv = lambda inputs, outputs, side=3: torch.nn.Conv2d(inputs, outputs, side, padding=side // 2)
+    norm = lambda channels: torch.nn.GroupNorm(32, channels, eps=1e-6)
+    blocks, ups = [], []
+    for inputs, outputs in ((512, 512), (512, 256), (256, 128)):
+        around = torch.nn.Identity() if inputs == outputs else conv(inputs, outputs, 1)
+        parts = [norm(inputs), conv(inputs, outputs), norm(outputs), conv(outputs, outputs), around, conv(outputs, outputs)]
+        *block, up = torch.nn.ModuleList(parts).to(kind).to(memory_format=torch.channels_last)
+        blocks.append(block)
+        ups.append(up)
+    image = torch.randn(1, 512, 64, 64, dtype=kind).to(memory_format=torch.channels_last)
+
+    def run():
+        x = image
+        for level, ((first, narrow, second, same, around), up) in enumerate(zip(blocks, ups)):
+            y = narrow(functional.silu(first(x)))
+            x = around(x) + same(functional.silu(second(y)))
+            if level < 2:
+                x = up(functional.interpolate(x, scale_factor=2.0, mode="nearest"))
+        return x
+
+    return run
+
+
+WORKS = {"vit": vit, "attention": attention, "snac_4s": snac(188), "snac_window": snac(16), "vae": vae}
 
 
 @torch.inference_mode()

@@ -165,10 +165,8 @@ def converse(args):
 def llama(args):
     """Prompts of 256 tokens, then 32 decode steps, for 1, 4 and 16 sequences; llama.cpp's own tool times its side."""
     built = tools.llama_cpp(args)
-    bf16 = tools.TARGET / "peers" / "llama248-bf16.gguf"
+    bf16 = tools.llama_bf16(args)
     q4 = bf16.with_name("llama248-q4_k.gguf")
-    if not bf16.exists():
-        subprocess.run([args.python, tools.here("make_llama.py"), bf16], check=True)
     if not q4.exists():
         subprocess.run([built / "llama-quantize", "--pure", bf16, q4, "Q4_K_S"], check=True, stdout=subprocess.DEVNULL)
     made = []
@@ -203,12 +201,36 @@ def llama(args):
     keep("llama", made)
 
 
+def transformers(args):
+    """The same network in transformers, in its process."""
+    bf16 = tools.llama_bf16(args)
+    made = []
+    ours = [tools.binary("models", "mstar-scenarios"), "llama", bf16, "--threads", args.threads]
+    theirs = [args.python, tools.here("peer_transformers.py"), args.threads, "bf16"]
+    with Worker(ours) as our_side, Worker(theirs) as their_side:
+        for rows_, goal in ((1, 2.3), (4, 3.5), (16, 4.5)):
+            if args.only not in f"b{rows_}":
+                continue
+
+            def turn(side):
+                told = side.ask(f"run {rows_} 256 32")
+                return {"decode": told["decode_tokens_per_s"], "prefill": told["prefill_tokens_per_s"]}
+
+            taken = alternate(lambda _: turn(our_side), lambda _: turn(their_side), args.pairs)
+            work = f"Llama 248 M bf16, {{}} b{rows_}"
+            for what, figure, wanted in (("decode", "decode", goal), ("prefill 256", "prefill", None)):
+                made.append(row(work.format(what), "transformers bf16", taken, figure, "tokens/s", wanted, nice=args.nice))
+    keep("transformers", made)
+
+
 LAYERS = [
     ("ViT-L block, 576 tokens, f32", "vit f32", 1.2),
     ("ViT-L block, 576 tokens, bf16", "vit bf16", 1.1),
     ("attention 512 x 512, 16 heads, f32", "attention f32", 1.3),
     ("SNAC decoder, 4 s, f32", "snac_4s f32", 1.5),
     ("SNAC decoder, a window of 28 tokens, f32", "snac_window f32", 2.0),
+    ("FLUX-VAE-size conv2d stack, f32", "vae f32", None),
+    ("FLUX-VAE-size conv2d stack, bf16", "vae bf16", 1.0),
 ]
 
 

@@ -17,6 +17,7 @@ AREAS = {
     "hibari": (rows.hibari, "a spoken sentence against hibari-tts"),
     "converse": (rows.converse, "a spoken conversation against a pipeline of the three"),
     "llama": (rows.llama, "a Llama of 248 M parameters against llama.cpp"),
+    "transformers": (rows.transformers, "the same network against transformers"),
     "layers": (rows.layers, "single layers against torch"),
 }
 

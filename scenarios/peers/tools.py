@@ -13,7 +13,7 @@ from pairs import ROOT, say
 
 PACKAGES = [
     "numpy==2.4.6", "xllamacpp==2026.10.11549", "faster-whisper==1.2.1", "hibari-tts==0.2.1", "gguf==0.19.0",
-    "snac==1.2.1", "torch==2.15.0",
+    "snac==1.2.1", "torch==2.15.0", "transformers==5.24.0",
 ]
 TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 
@@ -88,6 +88,15 @@ def ct2(name):
                         out.write(archive.read(member))
     (folder / "done").touch()
     return folder
+
+
+def llama_bf16(args):
+    """A Llama of 248 M random parameters in bf16; written on first use below `target`."""
+    path = TARGET / "peers" / "llama248-bf16.gguf"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        subprocess.run([args.python, here("make_llama.py"), path], check=True)
+    return path
 
 
 LLAMA_CPP = "llama-cpp-python==0.3.36"  # its source package carries llama.cpp's whole tree

@@ -1,5 +1,8 @@
 //! Single layers with random weights, as other libraries have them too.
 
+mod codec;
+mod image;
+
 use std::collections::BTreeMap;
 
 use mstar_blocks::layers::{Heads, LayerNorm, Mlp, SelfAttention};
@@ -8,6 +11,8 @@ use mstar_kernels::{Cx, KernelError, Precision, Tensor};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use self::codec::CodecDecoder;
+use self::image::ImageDecoder;
 use super::{Pieces, wrong};
 use crate::error::StoryError;
 use crate::lots::Lots;
@@ -44,6 +49,9 @@ const HEADS: Heads = Heads { queries: 16, keys: 16, width: 64 };
 const WIDTH: usize = 1024;
 const INNER: usize = 4096;
 const TOKENS: usize = 576;
+/// Frames of four seconds of audio, and of the 28 tokens that are decoded at a time while a voice streams.
+const FRAMES_OF_4_S: usize = 188;
+const FRAMES_OF_A_WINDOW: usize = 16;
 /// Queries and keys of the attention.
 const LENGTH: usize = 512;
 
@@ -59,6 +67,9 @@ impl LayerPieces {
         match name {
             "vit" => Ok(Box::new(VitBlock::new(precision).map_err(wrong)?)),
             "attention" => Ok(Box::new(Attention::new().map_err(wrong)?)),
+            "snac_4s" => Ok(Box::new(CodecDecoder::new(FRAMES_OF_4_S, precision).map_err(wrong)?)),
+            "snac_window" => Ok(Box::new(CodecDecoder::new(FRAMES_OF_A_WINDOW, precision).map_err(wrong)?)),
+            "vae" => Ok(Box::new(ImageDecoder::new(precision).map_err(wrong)?)),
             _ => Err(StoryError::Answer(format!("{name}: no such layer"))),
         }
     }
