@@ -106,6 +106,7 @@ pub async fn cancel(setting: &Setting, story: CancelStory) -> Result<Report, Sto
         "held_before": held_before.json(),
         "held_after": held.json(),
         "resident": memory.as_ref().map(Memory::json),
+        "resident_mib": tally.resident.iter().map(|&bytes| mebibytes(bytes as f64).round()).collect::<Vec<_>>(),
         "seconds": rounded(seconds, 2),
         "load": load(),
     }));

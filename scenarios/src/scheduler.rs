@@ -85,23 +85,35 @@ impl Desk {
 
     /// Reads a reply to its end and returns when its pieces came; adds a permit to `begun` when it has begun.
     async fn read(&self, name: &str, text: &str, max_tokens: u32, begun: &Semaphore) -> Result<Times, StoryError> {
-        let (submitted, mut stream) = self.submit(name, text, max_tokens).await?;
         let mut pieces = Vec::new();
-        let outcome = loop {
+        let outcome = self.follow(name, text, max_tokens, &mut pieces, begun).await;
+        // One that ends without a piece is not waited for.
+        begun.add_permits(usize::from(pieces.is_empty()));
+        outcome.map(|submitted| Times { submitted, pieces, ended: Instant::now() })
+    }
+
+    /// Submits a request, notes when its pieces come, and returns when it was submitted.
+    async fn follow(
+        &self,
+        name: &str,
+        text: &str,
+        max_tokens: u32,
+        pieces: &mut Vec<Instant>,
+        begun: &Semaphore,
+    ) -> Result<Instant, StoryError> {
+        let (submitted, mut stream) = self.submit(name, text, max_tokens).await?;
+        loop {
             match stream.next().await {
                 Some(ClientEvent::Emitted(_)) => {
                     pieces.push(Instant::now());
                     begun.add_permits(usize::from(pieces.len() == 1));
                 }
-                Some(ClientEvent::Done(_)) | None => break Ok(()),
+                Some(ClientEvent::Done(_)) | None => return Ok(submitted),
                 Some(ClientEvent::Failed(source)) => {
-                    break Err(StoryError::Request { what: "a measured reply", source });
+                    return Err(StoryError::Request { what: "a measured reply", source });
                 }
             }
-        };
-        // One that ends without a piece is not waited for.
-        begun.add_permits(usize::from(pieces.is_empty()));
-        outcome.map(|()| Times { submitted, pieces, ended: Instant::now() })
+        }
     }
 
     /// Reads a reply to its end, with nobody waiting for its beginning.

@@ -18,7 +18,7 @@ pub struct Tokenizer {
     pieces: Vec<Box<[u8]>>,
     /// Finds the names of special tokens.
     special: AhoCorasick,
-    /// The same without special tokens, made when first needed.
+    /// The same without special tokens, made when somebody first writes one: it takes as much memory again.
     words: OnceLock<tokenizers::Tokenizer>,
 }
 

@@ -4,52 +4,44 @@ use std::borrow::Cow;
 
 use super::{Tokenizer, TokenizerError};
 
-/// Stands in special tokens that are only words. A code point that is no character, so that no text has it.
-const MARK: char = '\u{FDD0}';
+/// Stand around words that name a special token. They are no characters; a text that has them anyway loses them.
+const OPEN: char = '\u{FDD0}';
+const CLOSE: char = '\u{FDD1}';
 
 impl Tokenizer {
     /// Returns a text whose special tokens [`Tokenizer::encode_guarded`] takes for words.
     pub fn guard<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        let (mut guarded, mut from) = (String::new(), 0);
-        for special in self.special.find_iter(text) {
-            let first = text[special.range()].chars().next().map_or(0, char::len_utf8);
-            guarded.push_str(&text[from..special.start() + first]);
-            guarded.push(MARK);
-            from = special.start() + first;
-        }
-        if from == 0 {
+        let marked = text.contains([OPEN, CLOSE]);
+        if !marked && !self.special.is_match(text) {
             return Cow::Borrowed(text);
         }
-        guarded.push_str(&text[from..]);
-        Cow::Owned(guarded)
+        Cow::Owned(format!("{OPEN}{}{CLOSE}", text.replace([OPEN, CLOSE], "\u{FFFD}")))
     }
 
     /// Returns the tokens of a text that may have guarded parts; special tokens in the others are recognised.
+    ///
+    /// A template that cut off where a guarded part ends leaves it open: then all that follows is words.
     pub fn encode_guarded(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
-        if !text.contains(MARK) {
-            return self.encode(text);
+        let mut parts = text.split(OPEN);
+        let mut tokens = self.encode(&parts.next().unwrap_or_default().replace(CLOSE, ""))?;
+        for part in parts {
+            let (words, rest) = part.split_once(CLOSE).unwrap_or((part, ""));
+            tokens.extend(self.encode_words(words)?);
+            if !rest.is_empty() {
+                tokens.extend(self.encode(&rest.replace(CLOSE, ""))?);
+            }
         }
-        let (mut tokens, mut from) = (Vec::new(), 0);
-        for special in self.special.find_iter(text) {
-            tokens.extend(self.encode_words(&text[from..special.start()])?);
-            tokens.extend(self.id(&text[special.range()]));
-            from = special.end();
-        }
-        tokens.extend(self.encode_words(&text[from..])?);
         Ok(tokens)
     }
 
     /// Returns the tokens of a text without special ones: what is written like one is words.
     fn encode_words(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
-        if !text.contains(MARK) {
-            return self.encode(text);
-        }
         let words = self.words.get_or_init(|| {
             let mut words = self.inner.clone();
             words.set_encode_special_tokens(true);
             words
         });
-        let encoding = words.encode_fast(text.replace(MARK, ""), false).map_err(TokenizerError::from)?;
+        let encoding = words.encode_fast(text, false).map_err(TokenizerError::from)?;
         Ok(encoding.get_ids().to_vec())
     }
 }
@@ -76,6 +68,17 @@ mod tests {
         assert!(matches!(tokenizer.guard("he a <|en"), std::borrow::Cow::Borrowed("he a <|en")));
         let text = "<|go|>he a 12<|end|>";
         assert_eq!(tokenizer.encode_guarded(text).unwrap(), tokenizer.encode(text).unwrap());
+    }
+
+    #[test]
+    fn marks_in_a_text_open_nothing() {
+        let tokenizer = small();
+        let said = tokenizer.guard("a\u{FDD1}<|end|>\u{FDD0}b");
+        let ids = tokenizer.encode_guarded(&format!("{said}<|end|>")).unwrap();
+        assert_eq!(ids.iter().filter(|id| **id < 2).count(), 1);
+        assert_eq!(tokenizer.decode(&ids), "a\u{FFFD}<|end|>\u{FFFD}b");
+        let cut = said.trim_end_matches('\u{FDD1}');
+        assert!(tokenizer.encode_guarded(&format!("{cut}<|end|>")).unwrap().iter().all(|id| *id > 1));
     }
 
     proptest! {

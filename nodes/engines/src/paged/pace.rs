@@ -12,6 +12,8 @@ pub(super) struct Load {
     pub(super) steps: usize,
     /// Tokens of prompts.
     pub(super) prompt: usize,
+    /// Tokens of prompts that there was room for.
+    pub(super) room: usize,
 }
 
 /// Who would be in the next pass.
@@ -32,7 +34,7 @@ pub(super) struct Pace {
     alone: Vec<Option<Seen>>,
     /// Seconds that a token of a prompt adds to a pass.
     token: Option<f64>,
-    /// Tokens of prompts in the last pass that had both.
+    /// Tokens of prompts that the last passes with both had, where they had as many as there was room for.
     last: usize,
     /// Passes with something of a prompt so far.
     mixed: u64,
@@ -89,21 +91,28 @@ impl Pace {
     pub(super) fn note(&mut self, load: Load, took: Duration) {
         let seconds = took.as_secs_f64();
         match load {
-            Load { steps: 0, prompt: 0 } => {}
-            Load { steps, prompt: 0 } => self.saw_steps(steps, seconds),
-            Load { steps: 0, prompt } => {
+            Load { steps: 0, prompt: 0, .. } => {}
+            Load { steps, prompt: 0, .. } => self.saw_steps(steps, seconds),
+            Load { steps: 0, prompt, .. } => {
                 // It waited for the weights on account of its few tokens alone: that bounds what one costs.
                 let each = seconds / prompt as f64;
                 self.token = Some(self.token.map_or(each, |token| token.min(each)));
                 self.mixed += 1;
             }
-            Load { steps, prompt } => {
-                if let Some(base) = self.known(steps) {
+            Load { steps, prompt, room } => {
+                self.mixed += 1;
+                let base = self.known(steps);
+                // What is left of a prompt tells little: a few tokens bear all that any prompt costs, and the next
+                // prompt has more of them.
+                let rest = prompt < room && prompt < self.last / 2;
+                if rest && self.token.is_some() {
+                    return;
+                }
+                if let Some(base) = base {
                     let added = (seconds - base).clamp(base * 1e-3, base * OUTLIER);
                     self.token = Some(believed(self.token, added / prompt as f64));
                 }
-                self.last = prompt;
-                self.mixed += 1;
+                self.last = if prompt < room { self.last.max(prompt) } else { prompt };
             }
         }
     }
@@ -140,6 +149,10 @@ fn believed(before: Option<f64>, seen: f64) -> f64 {
 mod tests {
     use super::*;
 
+    fn alone(steps: usize) -> Load {
+        Load { steps, ..Load::default() }
+    }
+
     /// One prompt beside so many steps.
     fn beside(steps: usize) -> Crowd {
         Crowd { steps, away: 0, prompts: 1 }
@@ -153,21 +166,25 @@ mod tests {
     /// A machine: what a pass takes, in milliseconds.
     type Machine = fn(usize, usize) -> f64;
 
-    /// Lets a prompt come to so many streams and returns the times of the passes before and after it came.
-    fn prompt_comes(machine: Machine, steps: usize, prompt: usize) -> (Vec<f64>, Vec<(usize, f64)>) {
+    /// Lets prompts come to so many streams, one after the other, and returns the times of the passes before and after.
+    fn prompts_come(machine: Machine, steps: usize, prompts: &[usize]) -> (Vec<f64>, Vec<(usize, f64)>) {
         let mut pace = Pace::default();
-        let pass = |prompt: usize, pace: &mut Pace| {
+        let pass = |prompt: usize, room: usize, pace: &mut Pace| {
             let took = machine(steps, prompt);
-            pace.note(Load { steps, prompt }, Duration::from_secs_f64(took / 1e3));
+            pace.note(Load { steps, prompt, room }, Duration::from_secs_f64(took / 1e3));
             took
         };
-        let before = (0..20).map(|_| pass(0, &mut pace)).collect();
-        let (mut left, mut after) = (prompt, Vec::new());
-        while left > 0 {
-            let piece = pace.prompt_tokens(beside(steps)).min(left);
-            left -= piece;
-            after.push((piece, pass(piece, &mut pace)));
-            assert!(after.len() < 2 * prompt, "the prompt never ends");
+        let before = (0..20).map(|_| pass(0, 0, &mut pace)).collect();
+        let mut after = Vec::new();
+        for &prompt in prompts {
+            let mut left = prompt;
+            while left > 0 {
+                let room = pace.prompt_tokens(beside(steps));
+                let piece = room.min(left);
+                left -= piece;
+                after.push((piece, pass(piece, room, &mut pace)));
+                assert!(after.len() < 20_000, "the prompt never ends");
+            }
         }
         (before, after)
     }
@@ -185,7 +202,7 @@ mod tests {
         ];
         for (name, machine) in machines {
             for steps in [1, 4, 15] {
-                let (before, after) = prompt_comes(machine, steps, 4000);
+                let (before, after) = prompts_come(machine, steps, &[4000]);
                 let slowest = after.iter().map(|(_, took)| *took).fold(0.0, f64::max);
                 // Where even the least piece takes longer, nothing else is added.
                 let bound = machine(steps, 1).max(2.0 * before[0]);
@@ -196,7 +213,7 @@ mod tests {
 
     #[test]
     fn a_prompt_uses_the_time_that_it_may_take() {
-        let (before, after) = prompt_comes(|_, prompt| 10.0 + prompt as f64 * 0.05, 4, 4000);
+        let (before, after) = prompts_come(|_, prompt| 10.0 + prompt as f64 * 0.05, 4, &[4000]);
         let settled = &after[after.len() / 2..after.len() - 1];
         let took: f64 = settled.iter().map(|(_, took)| took).sum();
         let mean = took / settled.len() as f64;
@@ -208,18 +225,28 @@ mod tests {
         let mut pace = Pace::default();
         assert_eq!(pace.prompt_tokens(between(0)), usize::MAX);
         assert_eq!(pace.prompt_tokens(between(2)), FIRST, "they may come any moment");
-        pace.note(Load { steps: 2, prompt: 0 }, Duration::from_millis(10));
-        pace.note(Load { steps: 0, prompt: 100 }, Duration::from_millis(50));
-        pace.note(Load { steps: 2, prompt: 40 }, Duration::from_millis(25));
+        pace.note(alone(2), Duration::from_millis(10));
+        pace.note(Load { steps: 0, prompt: 100, room: 100 }, Duration::from_millis(50));
+        pace.note(Load { steps: 2, prompt: 40, room: 40 }, Duration::from_millis(25));
         assert!((20..=60).contains(&pace.prompt_tokens(between(2))), "{}", pace.prompt_tokens(between(2)));
+    }
+
+    #[test]
+    fn what_is_left_of_a_prompt_does_not_slow_down_the_next() {
+        let machine: Machine = |_, prompt| if prompt > 0 { 12.0 + prompt as f64 * 0.05 } else { 10.0 };
+        let settled = prompts_come(machine, 4, &[4000]).1.iter().map(|(piece, _)| *piece).max().unwrap_or(0);
+        let (_, after) = prompts_come(machine, 4, &[4000, settled + 2, settled + 2, settled + 2]);
+        let pieces: Vec<usize> = after.iter().map(|(piece, _)| *piece).filter(|piece| *piece > 0).collect();
+        let last = &pieces[pieces.len() - 6..];
+        assert!(last.chunks(2).all(|pair| pair[0] * 10 >= settled * 9), "{last:?} after pieces of {settled}");
     }
 
     #[test]
     fn many_who_wait_may_slow_down_a_few() {
         let mut pace = Pace::default();
         let ms = Duration::from_millis;
-        (0..20).for_each(|_| pace.note(Load { steps: 2, prompt: 0 }, ms(10)));
-        (0..20).for_each(|_| pace.note(Load { steps: 2, prompt: 100 }, ms(20)));
+        (0..20).for_each(|_| pace.note(alone(2), ms(10)));
+        (0..20).for_each(|_| pace.note(Load { steps: 2, prompt: 100, room: 100 }, ms(20)));
         let tokens = |prompts| pace.prompt_tokens(Crowd { steps: 2, away: 0, prompts });
         assert_eq!((tokens(1), tokens(2)), (70, 70));
         assert!((100..=105).contains(&tokens(3)));
@@ -228,7 +255,7 @@ mod tests {
 
     #[test]
     fn what_a_pass_takes_without_a_prompt_is_looked_at_again() {
-        let (_, after) = prompt_comes(|_, prompt| 10.0 + prompt as f64, 4, 4000);
+        let (_, after) = prompts_come(|_, prompt| 10.0 + prompt as f64, 4, &[4000]);
         let pauses = after.iter().filter(|(piece, _)| *piece == 0).count();
         let passes = after.len();
         assert!(pauses >= passes / 80 && pauses <= passes / 60, "{pauses} of {passes}");
@@ -237,7 +264,7 @@ mod tests {
     #[test]
     fn steps_that_were_never_seen_alone_are_seen_alone_first() {
         let mut pace = Pace::default();
-        pace.note(Load { steps: 1, prompt: 0 }, Duration::from_millis(10));
+        pace.note(alone(1), Duration::from_millis(10));
         assert_eq!((pace.prompt_tokens(beside(2)), pace.prompt_tokens(beside(9))), (FIRST, 0));
     }
 
@@ -245,12 +272,12 @@ mod tests {
     fn one_slow_pass_does_not_stretch_the_others() {
         let mut pace = Pace::default();
         let ms = Duration::from_millis;
-        (0..20).for_each(|_| pace.note(Load { steps: 4, prompt: 0 }, ms(10)));
-        (0..20).for_each(|_| pace.note(Load { steps: 4, prompt: 70 }, ms(17)));
+        (0..20).for_each(|_| pace.note(alone(4), ms(10)));
+        (0..20).for_each(|_| pace.note(Load { steps: 4, prompt: 70, room: 70 }, ms(17)));
         let usual = pace.prompt_tokens(beside(4));
-        pace.note(Load { steps: 4, prompt: 0 }, ms(500));
+        pace.note(alone(4), ms(500));
         assert!(pace.prompt_tokens(beside(4)) < usual * 3);
-        pace.note(Load { steps: 4, prompt: 70 }, ms(500));
+        pace.note(Load { steps: 4, prompt: 70, room: 70 }, ms(500));
         assert!(pace.prompt_tokens(beside(4)) < usual);
     }
 }

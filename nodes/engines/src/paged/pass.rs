@@ -79,11 +79,13 @@ impl PagedEngine {
             }
         }
         let left: Vec<usize> = wants.iter().map(|&(.., left)| left).collect();
-        let tokens = divide(&left, self.room(&wants));
+        let room = self.room(&wants);
+        let tokens = divide(&left, room);
         let given = || left.iter().zip(&tokens);
         self.last = self.last.map(|_| Load {
             steps: given().filter(|(left, tokens)| **left == 1 && **tokens == 1).count(),
             prompt: given().filter(|(left, _)| **left > 1).map(|(_, tokens)| tokens).sum(),
+            room: room.prompts,
         });
         let share = |((place, key, left), tokens)| Share { place, key, tokens, completes: tokens == left };
         wants.into_iter().zip(tokens).map(share).filter(|share| share.tokens > 0).collect()
@@ -93,10 +95,12 @@ impl PagedEngine {
     fn room(&self, wants: &[(usize, SequenceKey, usize)]) -> Room {
         let singles = wants.iter().filter(|(.., left)| *left == 1).count();
         let budget = self.limits.max_batch_tokens.max(1);
-        let steps = singles.min(budget);
-        let crowd = Crowd { steps, away: self.away(wants), prompts: wants.len() - singles };
+        let waiting = wants.len() - singles;
+        // However many reply, a prompt that waits gets on.
+        let steps = singles.min(if waiting > 0 && budget > 1 { budget - 1 } else { budget });
+        let crowd = Crowd { steps, away: self.away(wants), prompts: waiting };
         let prompts = self.pace.prompt_tokens(crowd).min(budget - steps);
-        Room { steps, prompts, piece: self.limits.prefill_chunk.max(1) }
+        Room { steps, prompts, piece: self.limits.prefill_chunk.max(1), pass: self.passes }
     }
 
     /// Returns how many sequences are in the middle of a reply without a row here: they may want the next pass.
