@@ -79,15 +79,22 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        if self.shared && shelf::keep(self.ptr, self.size) {
-            return;
+        let buffer = shelf::Free { ptr: self.ptr, size: self.size };
+        if self.shared {
+            shelf::keep(buffer).into_iter().for_each(give_back);
+        } else {
+            give_back(buffer);
         }
-        match layout(self.size) {
-            Some(layout) if self.size >= HUGE => huge::free(self.ptr, layout),
-            // SAFETY: allocated by `zeroed` with this same layout.
-            Some(layout) if self.size > 0 => unsafe { dealloc(self.ptr.as_ptr(), layout) },
-            _ => {}
-        }
+    }
+}
+
+/// Gives memory of `zeroed` back to where it came from.
+fn give_back(shelf::Free { ptr, size }: shelf::Free) {
+    match layout(size) {
+        Some(layout) if size >= HUGE => huge::free(ptr, layout),
+        // SAFETY: allocated by `zeroed` with this same layout.
+        Some(layout) if size > 0 => unsafe { dealloc(ptr.as_ptr(), layout) },
+        _ => {}
     }
 }
 

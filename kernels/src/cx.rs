@@ -189,7 +189,9 @@ impl Cpu<'_> {
 
     /// Fills `out` with rows of `width` from the `first` on, on this thread.
     pub(crate) fn some_rows<R: RowKernel>(self, kernel: &R, first: usize, width: usize, out: &mut [f32]) {
-        self.launch(SomeRows { kernel, first, width, out });
+        if width > 0 {
+            self.launch(SomeRows { kernel, first, width, out });
+        }
     }
 }
 

@@ -121,6 +121,7 @@ impl KvPages {
 
     /// Makes pages of what [`KvPages::into_parts`] gave; the parts stay shared until they are written to.
     pub fn from_parts(size: KvSize, keys: Tensor, values: Tensor) -> Result<Self, KernelError> {
+        size.check()?;
         let shapes = (keys.shape(), values.shape());
         let fits = shapes == (size.key_shape(), size.value_shape()) && keys.dtype() == values.dtype();
         need(fits, "kv_pages", "the parts are pages of this size", &[keys.shape(), values.shape()])?;

@@ -184,7 +184,8 @@ fn round_block<I: Isa>(isa: I, x: &[f32], out: &mut [i8; BLOCK]) -> (f32, f32) {
     let most = isa.greatest(size);
     // Zero, unless something is not finite: then the scale, and with it the row, is no number.
     let poison = isa.sum(isa.fma(halves[0], zero, isa.mul(halves[1], zero)));
-    if most == 0.0 {
+    // So little that its inverse would not be finite counts as nothing.
+    if most < f32::MIN_POSITIVE * 128.0 {
         out.fill(0);
         return (poison, 0.0);
     }

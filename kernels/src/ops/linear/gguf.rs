@@ -52,7 +52,7 @@ pub(super) fn blocks(
 ) -> Result<Blocks, KernelError> {
     let shapes = [Shape::from([outputs, inputs]), Shape::from([bytes.len()])];
     need(inputs.is_multiple_of(format.block_len()), "pack_blocks", "rows are whole blocks", &shapes)?;
-    let row = inputs / format.block_len() * format.block_bytes();
+    let row = (inputs / format.block_len()).saturating_mul(format.block_bytes());
     let fits = outputs.checked_mul(row) == Some(bytes.len());
     need(fits, "pack_blocks", "the bytes are the blocks of [outputs, inputs]", &shapes)?;
     let kind = match format {
@@ -191,20 +191,33 @@ impl Place<'_> {
     /// The largest magnitude lands on 127.
     fn round_bytes(&mut self, block: usize, x: &[f32; BLOCK]) {
         let most = x.iter().fold(0.0f32, |most, x| most.max(x.abs()));
-        let step = most / 127.0;
-        self.step(block, f16::from_f32(step).to_le_bytes());
-        let per = if step > 0.0 { 1.0 / step } else { 0.0 };
-        self.bytes(block, x.map(|x| ((x * per).round_ties_even() as i8).cast_unsigned()));
+        let step = half_step(most / 127.0);
+        self.step(block, step.to_le_bytes());
+        let per = per_step(step);
+        self.bytes(block, x.map(|x| ((x * per).round_ties_even().clamp(-127.0, 127.0) as i8).cast_unsigned()));
     }
 
     /// The number of largest magnitude lands on -8: one end of the range.
     fn round_halves(&mut self, block: usize, x: &[f32; BLOCK]) {
         let most = x.iter().fold(0.0f32, |most, &x| if x.abs() > most.abs() { x } else { most });
-        let step = most / -8.0;
-        self.step(block, f16::from_f32(step).to_le_bytes());
-        let per = if step == 0.0 { 0.0 } else { 1.0 / step };
+        let step = half_step(most / -8.0);
+        self.step(block, step.to_le_bytes());
+        let per = per_step(step);
         self.halves(block, x.map(|x| ((x * per).round_ties_even().clamp(-8.0, 7.0) + 8.0) as u8));
     }
+}
+
+/// Returns a step as it is stored: the nearest `f16` of those that are finite, or the next larger one where the nearest is
+/// so much smaller, as among the tiny ones, that the largest number would be cut off.
+fn half_step(step: f32) -> f16 {
+    let near = f16::from_f32(step.clamp(-65504.0, 65504.0));
+    let short = near.to_f32().abs() < step.abs() * 0.997 && near.to_f32().abs() < 65504.0;
+    if short { f16::from_bits(near.to_bits() + 1) } else { near }
+}
+
+/// Returns by what numbers are multiplied to count steps of the stored size: small ones are stored coarsely.
+fn per_step(step: f16) -> f32 {
+    if step.to_f32() == 0.0 { 0.0 } else { 1.0 / step.to_f32() }
 }
 
 /// The scale and the minimum of the block `i` of eight, six bits each, in twelve bytes.

@@ -48,6 +48,10 @@ fn weights<F: Lanes>(
             *out = items[place(n, k)].wide();
         }
     };
+    if matches!(precision, Precision::Q8 | Precision::Q4) {
+        let finite = items.iter().all(|x| x.wide().is_finite());
+        need(finite, "pack_linear", "weights that are rounded to blocks are finite", &[weight.shape()])?;
+    }
     Ok(match precision {
         Precision::F32 if items.iter().all(|x| fits_bf16(x.wide())) => {
             Weights::Floats(panels::<bf16, 1>(extents, row)?)

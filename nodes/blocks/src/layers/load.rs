@@ -7,7 +7,7 @@
 use mstar_contract::Precision;
 use mstar_kernels::ops::{self, BlockFormat, PackedLinear};
 use mstar_kernels::{Cx, KernelError, Tensor};
-use mstar_weights::{DType, GgmlQ, WeightFile, WeightsError};
+use mstar_weights::{DType, GgmlQ, RawTensor, WeightFile, WeightsError};
 
 /// A layer could not be loaded.
 #[derive(Debug, thiserror::Error)]
@@ -87,24 +87,17 @@ impl<'a> LayerLoader<'a> {
         outputs: &[usize],
         inputs: usize,
     ) -> Result<PackedLinear, LayerError> {
+        // What the file holds comes first: a size that it only names must not be allocated.
+        let named = parts.iter().zip(outputs).map(|(part, &outputs)| self.file.tensor_of(part.0, &[outputs, inputs]));
+        let tensors = named.collect::<Result<Vec<_>, _>>()?;
         let total: usize = outputs.iter().sum();
-        let mut bias = Vec::with_capacity(total);
-        for (&(_, name), &outputs) in parts.iter().zip(outputs) {
-            match name {
-                Some(name) => bias.extend(self.file.f32_of(name, &[outputs])?),
-                None => bias.resize(bias.len() + outputs, 0.0),
-            }
-        }
-        let biased = parts.iter().any(|(_, bias)| bias.is_some());
-        let bias = if biased { Some(Tensor::from_f32(bias, [total])?) } else { None };
-        let shapes: Vec<_> = parts.iter().zip(outputs).map(|(part, &outputs)| (part.0, [outputs, inputs])).collect();
-        if let Some((format, blocks)) = self.blocks(&shapes)? {
+        let bias = self.bias(parts, outputs)?;
+        if let Some((format, blocks)) = self.blocks(&tensors) {
             return self.placed(ops::pack_blocks(format, &blocks, (total, inputs), bias.as_ref())?);
         }
         let mut weight = Vec::with_capacity(total * inputs);
         let mut precision = self.precision;
-        for (name, shape) in shapes {
-            let tensor = self.file.tensor_of(name, &shape)?;
+        for tensor in tensors {
             // Blocks that cannot stay as they lie would lose too much in four bits of another scale.
             if precision == Precision::Q4 && matches!(tensor.dtype, DType::GgmlQ(_)) {
                 precision = Precision::Q8;
@@ -114,19 +107,31 @@ impl<'a> LayerLoader<'a> {
         self.placed(ops::pack_linear(&Tensor::from_f32(weight, [total, inputs])?, bias.as_ref(), precision)?)
     }
 
+    /// Returns the biases of some parts one after the other, unless none has one.
+    fn bias(&self, parts: &[(&str, Option<&str>)], outputs: &[usize]) -> Result<Option<Tensor>, LayerError> {
+        if parts.iter().all(|(_, bias)| bias.is_none()) {
+            return Ok(None);
+        }
+        let mut bias = Vec::new();
+        for (&(_, name), &outputs) in parts.iter().zip(outputs) {
+            match name {
+                Some(name) => bias.extend(self.file.f32_of(name, &[outputs])?),
+                None => bias.resize(bias.len() + outputs, 0.0),
+            }
+        }
+        let total = bias.len();
+        Ok(Some(Tensor::from_f32(bias, [total])?))
+    }
+
     /// Returns the blocks of some weights one after the other, if the precision and the file have them in blocks, all of
     /// one format.
-    fn blocks(&self, parts: &[(&str, [usize; 2])]) -> Result<Option<(BlockFormat, Vec<u8>)>, LayerError> {
+    fn blocks(&self, tensors: &[&RawTensor]) -> Option<(BlockFormat, Vec<u8>)> {
         if !matches!(self.precision, Precision::Q8 | Precision::Q4) {
-            return Ok(None);
+            return None;
         }
-        let tensors = parts.iter().map(|(name, shape)| self.file.tensor_of(name, shape));
-        let tensors = tensors.collect::<Result<Vec<_>, _>>()?;
-        let Some(format) = tensors.first().and_then(|tensor| format_of(tensor.dtype)) else { return Ok(None) };
-        if tensors.iter().any(|tensor| format_of(tensor.dtype) != Some(format)) {
-            return Ok(None);
-        }
-        Ok(Some((format, tensors.iter().flat_map(|tensor| tensor.bytes.iter().copied()).collect())))
+        let format = format_of(tensors.first()?.dtype)?;
+        let same = tensors.iter().all(|tensor| format_of(tensor.dtype) == Some(format));
+        same.then(|| (format, tensors.iter().map(|tensor| &tensor.bytes[..]).collect::<Vec<_>>().concat()))
     }
 
     /// Packs a weight in host memory for the kernels in the loader's precision.

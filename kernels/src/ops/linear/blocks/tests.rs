@@ -163,3 +163,21 @@ fn bytes_that_are_not_the_blocks_of_the_shape_are_refused() {
     let packed = pack_blocks(BlockFormat::Q8_0, &random_blocks(BlockFormat::Q8_0, 2), (2, 32), None).unwrap();
     assert!(linear(&cx, &random(1, [1, 31]), &packed).is_err());
 }
+
+#[test]
+fn small_weights_lose_steps_but_no_scale() {
+    let cx = Cx::with_threads(1).unwrap();
+    for (size, most) in [(1.0, 0.01), (1e-4, 0.02), (1e-5, 0.02), (2e-6, 0.05)] {
+        let weight: Vec<f32> = random(1, [16, 64]).f32s().unwrap().iter().map(|x| x * size).collect();
+        let (weight, x) = (Tensor::from_f32(weight, [16, 64]).unwrap(), random(2, [3, 64]));
+        let product = |precision| linear(&cx, &x, &pack_linear(&weight, None, precision).unwrap()).unwrap();
+        let (exact, rounded) = (product(Precision::F32), product(Precision::Q8));
+        let norm = |x: &[f32]| x.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>().sqrt();
+        let apart: Vec<f32> = exact.f32s().unwrap().iter().zip(rounded.f32s().unwrap()).map(|(a, b)| a - b).collect();
+        let error = norm(&apart) / norm(exact.f32s().unwrap());
+        assert!(error < most, "weights up to {size}: {error}");
+    }
+    let endless = Tensor::from_f32(vec![f32::INFINITY; 32], [1, 32]).unwrap();
+    assert!(pack_linear(&endless, None, Precision::Q8).is_err());
+    assert!(pack_linear(&endless, None, Precision::F32).is_ok());
+}

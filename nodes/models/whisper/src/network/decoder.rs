@@ -35,8 +35,8 @@ impl DecoderNetwork {
     /// Loads the decoder.
     pub fn load(config: &Config, file: &WeightFile, precision: Precision) -> Result<Self, LayerError> {
         let load = LayerLoader::new(file, precision);
-        let embedding = load.table("model.decoder.embed_tokens.weight", [config.vocabulary, config.width])?;
-        let head = load.pack(&embedding, None)?;
+        let (name, shape) = ("model.decoder.embed_tokens.weight", [config.vocabulary, config.width]);
+        let (embedding, head) = (load.table(name, shape)?, load.linear(name, shape)?);
         Ok(Self {
             embedding,
             positions: load.tensor("model.decoder.embed_positions.weight", &[config.context, config.width])?,
