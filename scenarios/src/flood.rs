@@ -82,7 +82,7 @@ pub async fn flood(setting: &Setting, story: FloodStory) -> Result<Report, Story
         deployment.limits.max_concurrent = story.at_once;
     };
     let cluster = setting.boot(tune, Arc::new(NoFaults)).await?;
-    let listener = Server::listen(SocketAddr::from(([127, 0, 0, 1], 0))).await?;
+    let listener = Server::reserve(SocketAddr::from(([127, 0, 0, 1], 0)))?;
     let server = Server::start(listener, &cluster)?;
     let began = Instant::now();
     let tally = run(setting, &cluster, server.address(), story).await?;

@@ -192,7 +192,7 @@ async fn serve(up: oneshot::Sender<SocketAddr>, stopped: oneshot::Receiver<()>) 
     let deployment = Deployment::parse("the benchmark's deployment", DEPLOYMENT, &zoo.catalogue());
     let deployment = deployment.map_err(|report| StoryError::Deployment(report.to_string()))?;
     let cluster = Cluster::boot(Boot::new(deployment, zoo)).await.map_err(Box::new)?;
-    let listener = Server::listen(SocketAddr::from(([127, 0, 0, 1], 0))).await?;
+    let listener = Server::reserve(SocketAddr::from(([127, 0, 0, 1], 0)))?;
     let server = Server::start(listener, &cluster)?;
     let _ = up.send(server.address());
     let _ = stopped.await;

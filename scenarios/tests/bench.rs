@@ -26,7 +26,7 @@ impl Served {
         let zoo = Zoo::with_fake().unwrap();
         let deployment = Deployment::parse("bench.toml", DEPLOYMENT, &zoo.catalogue()).unwrap();
         let cluster = Cluster::boot(Boot::new(deployment, zoo)).await.unwrap();
-        let listener = Server::listen(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
+        let listener = Server::reserve(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
         let server = Server::start(listener, &cluster).unwrap();
         Self { cluster, server }
     }

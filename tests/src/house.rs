@@ -76,7 +76,7 @@ impl House {
     async fn of(zoo: Zoo, gate: Arc<Gate>, text: &str, environment: Environment) -> Outcome<Self> {
         let deployment = Deployment::parse("house.toml", text, &zoo.catalogue())?;
         let cluster = Cluster::boot(Boot { environment, ..Boot::new(deployment, zoo) }).await?;
-        let listener = Server::listen(SocketAddr::from(([127, 0, 0, 1], 0))).await?;
+        let listener = Server::reserve(SocketAddr::from(([127, 0, 0, 1], 0)))?;
         let server = Server::start(listener, &cluster)?;
         Ok(Self { cluster, gate, server, http: reqwest::Client::new() })
     }

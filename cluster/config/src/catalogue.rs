@@ -39,6 +39,8 @@ pub struct Bond {
 pub struct Component {
     /// Its id, such as `smollm2.llm`.
     pub id: String,
+    /// Whether it also computes on a GPU.
+    pub gpu: bool,
     /// Whether it keeps KV pages.
     pub kv: bool,
     /// How large its KV pages are with the weights of its package, where that is known before they are loaded.

@@ -13,7 +13,7 @@
 //! let catalogue = Catalogue {
 //!     models: vec![Model {
 //!         id: "echo".into(),
-//!         components: vec![Component { id: "echo.say".into(), kv: false, page: None }],
+//!         components: vec![Component { id: "echo.say".into(), gpu: false, kv: false, page: None }],
 //!         walks: vec![Walk { name: "main".into(), components: vec!["echo.say".into()] }],
 //!         ..Model::default()
 //!     }],

@@ -7,7 +7,7 @@ use std::path::Path;
 use mstar_config::{AccessError, ApiKey, Catalogue, Component, Deployment, Environment, Model, Walk};
 
 fn deployment(head: &str) -> Deployment {
-    let components = vec![Component { id: "echo.say".to_owned(), kv: false, page: None }];
+    let components = vec![Component { id: "echo.say".to_owned(), gpu: false, kv: false, page: None }];
     let walks = vec![Walk { name: "main".to_owned(), components: vec!["echo.say".to_owned()] }];
     let catalogue = Catalogue { models: vec![Model { id: "echo".to_owned(), components, walks, ..Model::default() }] };
     Deployment::parse("a.toml", &format!("{head}\n[model.echo]\n"), &catalogue).unwrap()

@@ -11,7 +11,7 @@ use mstar_config::{Bond, Catalogue, Component, Deployment, Model, PageBytes, Wal
 fn component(id: &str) -> Component {
     let page = (id == "smollm2.llm").then_some(PageBytes { f32: 737_280, bf16: 368_640 });
     let kv = matches!(id, "smollm2.llm" | "whisper.decoder" | "diary.llm");
-    Component { id: id.to_owned(), kv, page }
+    Component { id: id.to_owned(), gpu: id.ends_with(".llm"), kv, page }
 }
 
 fn model(id: &str, components: &[&str], walks: &[(&str, &[&str])]) -> Model {

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::{ApiError, Gateway};
 
 /// Answers, by endpoint and status.
-const ANSWERS: &str = "mstar_http_answers_total";
+pub const ANSWERS: &str = "mstar_http_answers_total";
 
 /// Counts answers. An answer that streams is counted when it begins.
 pub(crate) async fn count(path: MatchedPath, request: Request, next: Next) -> Response {

@@ -30,6 +30,7 @@ mod state;
 mod streamed;
 mod wire;
 
+pub use admin::ANSWERS;
 pub use auth::ApiKeys;
 pub use budget::BodyBudget;
 pub use error::ApiError;

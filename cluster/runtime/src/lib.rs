@@ -38,7 +38,7 @@ pub use boot::{Boot, BootError};
 pub use cluster::{Cluster, Drained};
 pub use placement::{NodeTable, NodeWeights, PlacedBinding, PlacedModel, PlacedNode, PlacementError};
 pub use rank::RankError;
-pub use server::{Server, ServerError};
+pub use server::{Reserved, Server, ServerError};
 pub use signals::Signals;
 pub use telemetry::{OtlpSettings, Telemetry, TelemetryError, TelemetrySettings};
 pub use watch::{BootEvent, Watcher};

@@ -70,11 +70,16 @@ fn describe() {
     let first_output = "Seconds from a request's arrival to its first output, by model.";
     metrics::describe_histogram!(names::FIRST_OUTPUT_SECONDS, first_output);
     metrics::describe_counter!(names::STEPS, "Steps done, by node.");
+    metrics::describe_counter!(names::BATCHES, "Batches run, by node and op.");
+    metrics::describe_counter!(names::ROWS, "Rows of batches, by node and op.");
     metrics::describe_histogram!(names::BATCH_ROWS, "Rows of a batch, by node.");
     metrics::describe_histogram!(names::BATCH_SECONDS, "Seconds that a batch ran, by node.");
     metrics::describe_histogram!(names::STEP_WAIT_SECONDS, "Seconds that a step waited for its batch, by node.");
     metrics::describe_gauge!(names::KV_PAGES_USED, "KV pages in use, by node.");
     metrics::describe_gauge!(names::KV_PAGES, "KV pages in all, by node.");
+    metrics::describe_gauge!(names::KV_PAGES_CACHED, "KV pages that nobody uses and whose tokens are known, by node.");
+    metrics::describe_counter!(names::PROMPT_TOKENS, "Tokens that sequences began with, by node.");
+    metrics::describe_counter!(names::REUSED_TOKENS, "Those of them whose keys and values were known, by node.");
     metrics::describe_gauge!(names::SEQUENCES, "Sequences or states that an engine keeps, by node.");
     metrics::describe_counter!(names::ITEMS, "Items sent into streams, by producing node.");
     metrics::describe_counter!(names::RESTARTS, "Restarts of node actors, by node.");
@@ -83,6 +88,7 @@ fn describe() {
     metrics::describe_gauge!(PROCESS_PEAK_MEMORY, "The most bytes that the process ever held in memory.");
     metrics::describe_gauge!(TENSORS, "Tensors alive, by rank.");
     metrics::describe_gauge!(TENSOR_BYTES, "Bytes of tensors alive, by rank.");
+    metrics::describe_counter!(mstar_gateway::ANSWERS, "Answers, by endpoint and status.");
     metrics::describe_gauge!(CONNECTIONS, "Connections that are open.");
     metrics::describe_counter!(CONNECTIONS_REFUSED, "Connections refused because too many were open.");
 }

@@ -16,7 +16,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use mstar_config::Http;
 use mstar_gateway::router;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -30,6 +30,13 @@ pub struct Server {
     address: SocketAddr,
     stop: watch::Sender<bool>,
     task: JoinHandle<()>,
+}
+
+/// An address that is taken, at which nobody listens yet: whoever asks meanwhile is refused at once instead of waiting.
+#[derive(Debug)]
+pub struct Reserved {
+    socket: TcpSocket,
+    address: SocketAddr,
 }
 
 /// The server cannot listen.
@@ -51,21 +58,30 @@ struct Acceptor {
     stopping: watch::Receiver<bool>,
 }
 
+/// Connections that the system may hold until they are accepted.
+const BACKLOG: u32 = 1024;
 /// How long to wait when the system gives no connection, mostly because the process has too many files open.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 // --- impl Server ---
 
 impl Server {
-    /// Opens an address. Port 0 takes a free one.
-    pub async fn listen(address: SocketAddr) -> Result<TcpListener, ServerError> {
-        TcpListener::bind(address).await.map_err(|source| ServerError { address, source })
+    /// Takes an address. Port 0 takes a free one.
+    pub fn reserve(address: SocketAddr) -> Result<Reserved, ServerError> {
+        let reserved = || {
+            let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+            // Connections of a process that has ended keep the port for a while, but not from us.
+            socket.set_reuseaddr(true)?;
+            socket.bind(address)?;
+            Ok(Reserved { address: socket.local_addr()?, socket })
+        };
+        reserved().map_err(|source| ServerError { address, source })
     }
 
-    /// Starts to accept for a cluster. It goes on while the cluster drains, so that clients are told that it does.
-    pub fn start(listener: TcpListener, cluster: &Cluster) -> Result<Self, ServerError> {
-        let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
-        let address = listener.local_addr().map_err(|source| ServerError { address: unknown, source })?;
+    /// Starts to listen and to accept for a cluster. It goes on while the cluster drains, so that clients are told that it
+    /// does.
+    pub fn start(Reserved { socket, address }: Reserved, cluster: &Cluster) -> Result<Self, ServerError> {
+        let listener = socket.listen(BACKLOG).map_err(|source| ServerError { address, source })?;
         let (stop, stopping) = watch::channel(false);
         let deployment = cluster.deployment();
         let acceptor = Acceptor {

@@ -73,7 +73,8 @@ impl Client {
     /// Returns a client of this server.
     pub(crate) fn new(server: &str, api_key: Option<String>) -> Result<Self> {
         let http = reqwest::Client::builder().connect_timeout(Duration::from_secs(10)).build()?;
-        Ok(Self { http, server: server.trim_end_matches('/').to_owned(), api_key })
+        let scheme = if server.contains("://") { "" } else { "http://" };
+        Ok(Self { http, server: format!("{scheme}{}", server.trim_end_matches('/')), api_key })
     }
 
     /// Sends a request and calls `on_line` for all that streams back.

@@ -21,6 +21,7 @@ fn listed(entry: &Entry, zoo: &Zoo) -> mstar_config::Model {
     let graph = entry.model.graph();
     let components = entry.components.iter().map(|component| mstar_config::Component {
         id: component.id().as_str().to_owned(),
+        gpu: component.on_gpu(),
         kv: component.ops().iter().any(|op| op.kv.is_some()),
         page: component
             .kv(Precision::F32)

@@ -41,6 +41,8 @@ enum Family {
 enum Numbers {
     F32,
     Bf16,
+    Q8,
+    Q4,
 }
 
 fn main() -> Result<()> {
@@ -50,6 +52,8 @@ fn main() -> Result<()> {
     let precision = match cli.precision {
         Numbers::F32 => Precision::F32,
         Numbers::Bf16 => Precision::Bf16,
+        Numbers::Q8 => Precision::Q8,
+        Numbers::Q4 => Precision::Q4,
     };
     let mut pieces: Box<dyn Pieces> = match cli.family {
         Family::Whisper => Box::new(WhisperPieces::load(&place, precision, cx)?),

@@ -285,7 +285,12 @@ async fn measure() -> Result<serde_json::Value> {
     }))
 }
 
+/// What the runtime costs, measured with engines that compute nothing. Prints one JSON document.
+#[derive(clap::Parser)]
+struct Arguments {}
+
 fn main() -> Result<()> {
+    let Arguments {} = clap::Parser::parse();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let mut figures = runtime.block_on(async { tokio::spawn(measure()).await })??;
     let http = mstar_scenarios::http_overhead(mstar_scenarios::HttpOverhead::default());

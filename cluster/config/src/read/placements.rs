@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::fields::{At, Complaint, Fields, Source, Span};
-use crate::{Bond, Catalogue, Component, KvBudget, ModelSettings, Placement, Precision, Rank, WalkId, Weights};
+use crate::{Bond, Catalogue, Component, Device, KvBudget, ModelSettings, Placement, Precision, Rank, WalkId, Weights};
 
 /// What placements are checked against, and which (component, walk) already has its place.
 struct Sites<'a> {
@@ -122,6 +122,9 @@ fn settings(fields: &mut Fields<'_>, component: Option<&Component>, page: Option
             Complaint::unknown(format!("there is no rank `{}`", at.value), at.value, known),
         );
     }
+    if let (Some(at), Some(component)) = (&rank, component) {
+        check_device(fields, component, at, ranks);
+    }
     Placement {
         rank: rank.map_or(default.rank, |at| at.value.to_owned()),
         replicas: fields.whole("replicas", 1..=64).unwrap_or(default.replicas),
@@ -131,6 +134,17 @@ fn settings(fields: &mut Fields<'_>, component: Option<&Component>, page: Option
         kv: kv(fields, component, page),
         ..default
     }
+}
+
+/// Complains about a rank on a GPU for a component that computes on none.
+fn check_device(fields: &mut Fields<'_>, component: &Component, rank: &At<&str>, ranks: &[Rank]) {
+    let on_gpu = |rank: &&Rank| rank.device != Device::Cpu;
+    if component.gpu || !ranks.iter().filter(on_gpu).any(|known| known.name == rank.value) {
+        return;
+    }
+    let known = ranks.iter().filter(|rank| !on_gpu(rank)).map(|rank| rank.name.as_str());
+    let message = format!("{} does not compute on a GPU, where rank `{}` is", component.id, rank.value);
+    fields.complain(&rank.span, "rank", Complaint::unknown(message, "", known));
 }
 
 fn kv(fields: &mut Fields<'_>, component: Option<&Component>, page: Option<u64>) -> Option<KvBudget> {

@@ -4,7 +4,8 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result, bail};
+use mstar_media::{Limits as MediaLimits, decode_audio};
 use mstar_runtime::BootEvent;
 use serde_json::Map;
 use tokio::time::Instant;
@@ -33,7 +34,19 @@ struct Screen {
 /// Boots, asks, shows, and goes on serving unless told otherwise.
 pub(crate) async fn demo(args: &DemoArgs, setting: Setting) -> Result<ExitCode> {
     let question = match &args.question {
-        Some(path) => read_recording(path)?,
+        Some(path) => {
+            if path.canonicalize().is_ok_and(|path| args.out.canonicalize().is_ok_and(|out| out == path)) {
+                bail!(
+                    "--question and --out name the same file, {}: the answer would replace the question",
+                    path.display()
+                );
+            }
+            let (name, bytes) = read_recording(path)?;
+            // The server will read it too, but only after the boot.
+            decode_audio(&bytes, &MediaLimits::default())
+                .with_context(|| format!("{} cannot be heard", path.display()))?;
+            (name, bytes)
+        }
         None => ("question.wav".to_owned(), QUESTION.to_vec()),
     };
     let file = WavFile::open(&args.out)?;

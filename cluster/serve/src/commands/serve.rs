@@ -63,11 +63,12 @@ impl Running {
         };
         let keys = deployment.all_keys(&folder, &environment)?;
         deployment.check_exposure(address, &keys)?;
-        // Taken before the boot: who finds the address busy should not wait for gigabytes first.
-        let listener = match Server::listen(address).await {
+        // Taken before the boot: who finds the address busy should not wait for gigabytes first. Nobody listens until the
+        // boot is done, so that probes are refused, not kept waiting.
+        let listener = match Server::reserve(address) {
             Err(error) if busy == Busy::TakeAnother && error.source.kind() == std::io::ErrorKind::AddrInUse => {
                 tracing::info!("{address} is taken, so another port is used");
-                Server::listen(SocketAddr::new(address.ip(), 0)).await?
+                Server::reserve(SocketAddr::new(address.ip(), 0))?
             }
             listener => listener?,
         };
