@@ -81,6 +81,9 @@ struct Running {
 #[error("the engine broke: {0}")]
 struct EngineBroke(String);
 
+/// Between two looks whether the rows that are waited for are back, once they take long: no timer is finer.
+const PAUSE: Duration = Duration::from_millis(1);
+
 // --- impl NodeArgs ---
 
 impl NodeArgs {
@@ -237,7 +240,11 @@ impl NodeState {
         match decision {
             Decision::Idle => {}
             Decision::Wait if self.ripening => {}
-            Decision::Wait => self.ripening = myself.cast(NodeMsg::Ripen).is_ok(),
+            Decision::Wait if self.batcher.in_a_hurry() => self.ripening = myself.cast(NodeMsg::Ripen).is_ok(),
+            Decision::Wait => {
+                self.ripening = true;
+                myself.send_after(PAUSE, || NodeMsg::Ripen);
+            }
             Decision::Run(rows, due) => self.execute(rows, due),
         }
         // What waits for a chunk, for room or for credit waits for others: a node is not stuck for that.
@@ -294,7 +301,7 @@ impl NodeState {
                 }
             }
         }
-        self.batcher.finished(back.into_iter(), Instant::now());
+        self.batcher.finished(back.into_iter(), ran, Instant::now());
         Ok(())
     }
 

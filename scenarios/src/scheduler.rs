@@ -46,6 +46,8 @@ const REPLIES: usize = 4;
 const ALONE: Duration = Duration::from_secs(2);
 /// Words of the long prompt: more than 4,000 tokens.
 const WORDS: usize = 4000;
+/// The model's end tokens.
+const END_TOKENS: [u32; 2] = [0, 2];
 /// What every measured reply is asked for.
 const STORY: &str = "Write a very long story about a lighthouse keeper, chapter by chapter, with every detail.";
 
@@ -72,7 +74,13 @@ impl Desk {
             messages: vec![Message { role: Role::User, parts: vec![Part::Text(text.into())] }],
             media: Vec::new(),
             outputs: [Modality::Text].into(),
-            sampling: Sampling { temperature: Some(0.8), max_tokens: Some(max_tokens), ..Sampling::default() },
+            sampling: Sampling {
+                temperature: Some(0.8),
+                max_tokens: Some(max_tokens),
+                // Nobody ends early: a stream less would be a smaller batch.
+                logit_bias: END_TOKENS.map(|token| (token, -100.0)).into(),
+                ..Sampling::default()
+            },
             seed: name.bytes().map(u64::from).sum(),
             options: BTreeMap::new(),
         };

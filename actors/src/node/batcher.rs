@@ -20,7 +20,7 @@ pub struct BatchLimits {
     pub max_rows: usize,
     /// Most tokens of work of a batch, where an engine counts them.
     pub max_tokens: usize,
-    /// How long rows that are here wait for those expected back.
+    /// How long rows that are here wait for those expected back, or longer after a batch that took long; 0: not at all.
     pub wait_us: u64,
 }
 
@@ -60,6 +60,8 @@ pub(crate) struct Batcher {
     expected: IdSet<u64>,
     awaited: usize,
     ended: Option<Instant>,
+    /// How long they are waited for.
+    patience: Duration,
     asked: u32,
     /// Waits in a row that were in vain.
     vain: u32,
@@ -68,8 +70,14 @@ pub(crate) struct Batcher {
     made_before: u64,
 }
 
-/// Times that a node asks itself again before it stops to wait, whatever the clock says.
-const MOST_ASKED: u32 = 64;
+/// The share of a batch's time that waiting for the next one to be whole may take: rows that miss it cost a batch of their
+/// own, which takes about as long again where it waits for the weights.
+const SHARE: u32 = 16;
+/// The longest wait.
+const LONGEST: Duration = Duration::from_millis(2);
+/// Times that a node asks itself again at once, then after pauses, before it stops to wait, whatever the clock says.
+const ASKED_AT_ONCE: u32 = 64;
+const MOST_ASKED: u32 = ASKED_AT_ONCE + 8;
 /// After so many waits in vain, only each so-manieth batch is waited for.
 const VAIN: u32 = 4;
 const TRY_AGAIN: u64 = 32;
@@ -108,6 +116,7 @@ impl Batcher {
             expected: IdSet::default(),
             awaited: 0,
             ended: None,
+            patience: Duration::ZERO,
             asked: 0,
             vain: 0,
             made: 0,
@@ -170,10 +179,11 @@ impl Batcher {
         Decision::Run(rows, due)
     }
 
-    /// Notes that the batch is over; the requests of `back` are likely to send another row at once.
-    pub(crate) fn finished(&mut self, back: impl Iterator<Item = RequestKey>, now: Instant) {
+    /// Notes that the batch is over, which took so long; the requests of `back` are likely to send another row at once.
+    pub(crate) fn finished(&mut self, back: impl Iterator<Item = RequestKey>, ran: Duration, now: Instant) {
         self.busy = false;
         self.ended = Some(now);
+        self.patience = Duration::from_micros(self.limits.wait_us).max((ran / SHARE).min(LONGEST));
         self.asked = 0;
         self.expected.clear();
         let patient = self.vain < VAIN || self.batches.is_multiple_of(TRY_AGAIN);
@@ -187,11 +197,16 @@ impl Batcher {
     pub(crate) fn ripen(&mut self, now: Instant) {
         self.asked += 1;
         let waited = self.ended.map_or(Duration::MAX, |ended| now.duration_since(ended));
-        let enough = waited >= Duration::from_micros(self.limits.wait_us) || self.asked >= MOST_ASKED;
+        let enough = waited >= self.patience || self.asked >= MOST_ASKED;
         if enough && !self.expected.is_empty() {
             self.vain = if self.expected.len() * 2 > self.awaited { self.vain + 1 } else { 0 };
             self.expected.clear();
         }
+    }
+
+    /// Returns whether to ask again at once: rows are mostly back before a timer would tell.
+    pub(crate) fn in_a_hurry(&self) -> bool {
+        self.asked < ASKED_AT_ONCE
     }
 
     /// Forgets an attempt's rows and all before them, and expects the request back no more.

@@ -76,8 +76,12 @@ impl Table {
     }
 
     fn finished(&mut self, back: &[u64]) {
+        self.finished_after(Duration::ZERO, back);
+    }
+
+    fn finished_after(&mut self, ran: Duration, back: &[u64]) {
         self.now += Duration::from_micros(1);
-        self.batcher.finished(back.iter().map(|&id| key(id)), self.now);
+        self.batcher.finished(back.iter().map(|&id| key(id)), ran, self.now);
     }
 
     fn decide(&mut self) -> String {
@@ -128,6 +132,26 @@ fn waiting_ends_with_time_or_with_the_request() {
     table.decides("wait");
     table.batcher.retire(key(1));
     table.decides("d3");
+}
+
+#[test]
+fn after_a_long_batch_rows_are_waited_for_longer_so_that_halves_become_one_again() {
+    let mut table = Table::of(4);
+    (1..=2).for_each(|id| _ = table.push(DECODE, id));
+    table.decides("d1 d2");
+    (3..=4).for_each(|id| _ = table.push(DECODE, id));
+    table.finished_after(Duration::from_millis(16), &[1, 2]);
+    table.decides("wait");
+    table.batcher.ripen(table.now + Duration::from_micros(900));
+    table.decides("wait");
+    (1..=2).for_each(|id| _ = table.push(DECODE, id));
+    table.decides("d3 d4 d1 d2");
+    table.push(DECODE, 5);
+    table.finished_after(Duration::from_secs(1), &[1, 2, 3, 4]);
+    table.batcher.ripen(table.now + Duration::from_micros(1900));
+    table.decides("wait");
+    table.batcher.ripen(table.now + Duration::from_micros(2000));
+    table.decides("d5");
 }
 
 #[test]
