@@ -27,7 +27,9 @@ pub enum Reach {
     Causal,
     /// The last so many up to its own position, which counts.
     Window(usize),
-    /// Those up to the end of its own block of so many positions: text before, and all of the block that is decoded.
+    /// Those up to the end of its own block of so many positions: text before, and all of the block that is decoded. Only
+    /// whole blocks may be appended at a time, unless the sequence ends: a query sees no key that is yet to come, so that
+    /// one of a block that was cut would see fewer than had it come whole.
     Blocks(usize),
 }
 
