@@ -10,7 +10,7 @@ import pathlib
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-WIDTH, LABEL, LINE, TOP = 980, 470, 24, 46
+WIDTH, LABEL, LINE, TOP = 1120, 610, 24, 46
 STYLE = """
 text { font: 13px system-ui, sans-serif; fill: #1f2328 } .quiet { fill: #656d76; font-size: 12px }
 .won { fill: #1a7f5a } .lost { fill: #c2671f } .peer { stroke: #656d76 } .goal { stroke: #1f2328; stroke-width: 2 }
