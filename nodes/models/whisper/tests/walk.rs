@@ -40,12 +40,12 @@ struct Heard {
 }
 
 impl Stage {
-    fn load() -> Self {
+    fn load(precision: Precision) -> Self {
         let weights = pull("whisper_tiny_en", &Cache::in_target_dir(), &mut Silent).unwrap();
         let (cx, gauge) = (Cx::with_threads(2).unwrap(), Gauge::new("test"));
         let (mut stateless, mut decoder) = (BTreeMap::new(), None);
         for component in components() {
-            let (dir, precision, cx, gauge) = (weights.path(), Precision::F32, &cx, &gauge);
+            let (dir, cx, gauge) = (weights.path(), &cx, &gauge);
             let load = LoadCx { dir, precision, cx, gauge, audio_seconds: 600, max_output_tokens: 1024 };
             match component.load(&load).unwrap() {
                 Loaded::Stateless(compute) => {
@@ -57,12 +57,12 @@ impl Stage {
         }
         let decoder = decoder.unwrap();
         let geometry = decoder.geometry();
-        let known = components().iter().find_map(|component| component.kv(Precision::F32));
+        let known = components().iter().find_map(|component| component.kv(precision));
         assert_eq!(known, Some(geometry), "the shape is known before the weights are");
         let pages = geometry.context.div_ceil(16);
         let size = KvSize { layers: geometry.layers, pages, heads: geometry.kv_heads, head_dim: geometry.head_dim };
         Self {
-            pages: KvPages::new(size, DType::F32).unwrap(),
+            pages: KvPages::new(size, if precision == Precision::F32 { DType::F32 } else { DType::BF16 }).unwrap(),
             table: (0..pages as u32).collect(),
             cx,
             gauge,
@@ -167,7 +167,7 @@ const AMIABLE: &str = "He might even have been made amiable himself.";
 
 #[test]
 fn audio_of_any_length_becomes_text_and_silence_none() {
-    let mut stage = Stage::load();
+    let mut stage = Stage::load(Precision::F32);
     let short = stage.transcribe(recording(930), &[]);
     assert_eq!((short.text.as_str(), short.windows, short.segments.len()), (AMIABLE, 1, 0));
 
@@ -196,7 +196,7 @@ fn audio_of_any_length_becomes_text_and_silence_none() {
 
 #[test]
 fn what_is_said_late_in_a_silence_is_heard() {
-    let mut stage = Stage::load();
+    let mut stage = Stage::load(Precision::F32);
     let one = mstar_media::decode_audio(&recording(930), &mstar_media::Limits::default()).unwrap().samples;
     // A room's hiss, 50 dB below full scale; the same every time.
     let hiss = |n: usize| 0.003 * (((n as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as f32 / 8_388_608.0 - 1.0);
@@ -205,5 +205,15 @@ fn what_is_said_late_in_a_silence_is_heard() {
         let late: Vec<f32> = quiet(seconds).chain(one.iter().copied()).collect();
         let heard = stage.transcribe(wav(&late), &[]);
         assert_eq!(heard.text, AMIABLE, "after {seconds} s");
+    }
+}
+
+#[test]
+fn eight_bits_hear_the_same_words() {
+    let (mut exact, mut rounded) = (Stage::load(Precision::F32), Stage::load(Precision::Q8));
+    for number in [880, 930] {
+        let heard = exact.transcribe(recording(number), &[]);
+        assert!(heard.text.len() > 20, "{}", heard.text);
+        assert_eq!(rounded.transcribe(recording(number), &[]).text, heard.text);
     }
 }
