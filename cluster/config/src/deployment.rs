@@ -235,7 +235,7 @@ pub struct Placement {
     /// `max_batch_tokens`: most tokens in a batch. Default 2048.
     pub max_batch_tokens: usize,
     /// `wait_us`: how long a batch waits for the rows of running loops, which come back at once; after a long batch longer, up
-    /// to a sixteenth of its time. 0: not at all. Default 200.
+    /// to a sixteenth of its time and 2 ms. 0: not at all. Default 200.
     pub wait: Duration,
     /// `kv_budget` (bytes or with a unit) or `kv_pages`, per replica of a component with KV. Default: a share of the memory
     /// that is available at boot; none without KV.

@@ -23,7 +23,7 @@ pub(super) fn divide(left: &[usize], room: Room) -> Vec<usize> {
     }
     let mut prompts: Vec<usize> = (0..left.len()).filter(|&place| left[place] > 1).collect();
     let Some(&eldest) = prompts.first() else { return tokens };
-    let half = (room.prompts / 2).saturating_add(room.prompts % 2 * (room.pass % 2) as usize);
+    let half = room.prompts / 2 + room.prompts % 2 * (room.pass % 2) as usize;
     tokens[eldest] = left[eldest].min(room.piece).min(half);
     let mut rest = room.prompts - tokens[eldest];
     prompts.sort_by_key(|&place| left[place] - tokens[place]);
