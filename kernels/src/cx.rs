@@ -32,7 +32,6 @@ pub enum Tier {
 /// Says where and how operations run; every operation takes one. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Cx {
-    device: Device,
     tier: Tier,
     pool: Arc<Pool>,
     gpu: Option<Arc<Gpu>>,
@@ -97,7 +96,7 @@ impl Tier {
 impl Cx {
     /// Runs on the CPU with the widest tier of this machine.
     pub fn cpu(pool: Arc<Pool>) -> Self {
-        Self { device: Device::Cpu, tier: Tier::detect(), pool, gpu: None }
+        Self { tier: Tier::detect(), pool, gpu: None }
     }
 
     /// Runs on the CPU with a pool of its own.
@@ -107,7 +106,6 @@ impl Cx {
 
     /// Returns the same context on a CUDA device; the pool stays for what runs on the host.
     pub fn with_gpu(mut self, gpu: Arc<Gpu>) -> Self {
-        self.device = gpu.device();
         self.gpu = Some(gpu);
         self
     }
@@ -128,7 +126,7 @@ impl Cx {
 
     /// Returns the device.
     pub fn device(&self) -> Device {
-        self.device
+        self.gpu.as_ref().map_or(Device::Cpu, |gpu| gpu.device())
     }
 
     /// Returns the instruction tier.
@@ -143,7 +141,7 @@ impl Cx {
 
     /// Returns the CPU side, or says that `op` has no kernel on this device.
     pub(crate) fn cpu_for(&self, op: &'static str) -> Result<Cpu<'_>, KernelError> {
-        match self.device {
+        match self.device() {
             Device::Cpu => Ok(Cpu { tier: self.tier, pool: &self.pool }),
             device => Err(KernelError::NoKernel { op, device }),
         }

@@ -104,9 +104,14 @@ impl Tensor {
         shape: impl Into<Shape>,
         write: impl FnOnce(&mut [T]),
     ) -> Result<Self, KernelError> {
-        let mut tensor = Self::of(Buffer::stale, T::DTYPE, shape.into())?;
+        let mut tensor = Self::stale(T::DTYPE, shape)?;
         write(tensor.as_mut_slice()?);
         Ok(tensor)
+    }
+
+    /// Makes a tensor in host memory that holds whatever was left there: its reader must not look at what it did not write.
+    pub(crate) fn stale(dtype: DType, shape: impl Into<Shape>) -> Result<Self, KernelError> {
+        Self::of(Buffer::stale, dtype, shape.into())
     }
 
     fn of(

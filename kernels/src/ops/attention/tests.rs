@@ -167,3 +167,25 @@ fn rows_tables_and_lengths_that_do_not_fit_are_refused() {
     assert!(paged_attention(&cx, &random(1, [4, 3, 16]), &kv, 0, &[], 1.0).is_err());
     assert!(attention(&cx, &q, (&q, &random(2, [4, 2, 16])), &[], 1.0).is_err());
 }
+
+#[test]
+fn queries_keys_and_values_side_by_side_give_the_same_bits() {
+    for (heads, kv_heads, width) in [(1, 1, 16), (6, 2, 32), (9, 3, 64), (4, 4, 20)] {
+        let qkv = random(4, [40, (heads + 2 * kv_heads) * width]);
+        let spans = [
+            AttnSpan { rows: 0..17, keys: 0..17, reach: Reach::Full },
+            AttnSpan { rows: 17..40, keys: 17..40, reach: Reach::Causal },
+        ];
+        on_every_tier(|cx| {
+            let part = |first: usize, count: usize| {
+                let cut = crate::ops::columns(cx, &qkv, first * width..(first + count) * width).unwrap();
+                cut.reshape([40, count, width]).unwrap()
+            };
+            let (q, k, v) = (part(0, heads), part(heads, kv_heads), part(heads + kv_heads, kv_heads));
+            let apart = attention(cx, &q, (&k, &v), &spans, 0.3).unwrap();
+            let joined = attention_joined(cx, &qkv, (kv_heads, width), &spans, 0.3).unwrap();
+            assert!(joined.f32s().unwrap() == apart.f32s().unwrap(), "{heads} {kv_heads} {width}");
+            assert_eq!(joined.shape(), apart.shape());
+        });
+    }
+}
