@@ -86,6 +86,40 @@ DEVICE float sin_squared(float x) {
     return s * s;
 }
 
+// An angle's sine and cosine to about 1e-7, absolutely, for magnitudes up to ten thousand.
+struct Turn {
+    float sin, cos;
+};
+
+DEVICE Turn turn_of(float x) {
+    float n = rintf(x * 0.636619772f);
+    float r = fmaf(n, -1.5703125f, x);
+    r = fmaf(n, -4.837513e-4f, r);
+    r = fmaf(n, -7.54979e-8f, r);
+    float z = r * r;
+    float s = 2.7557319e-6f;
+    s = fmaf(s, z, -1.984127e-4f);
+    s = fmaf(s, z, 8.333333e-3f);
+    s = fmaf(s, z, -0.16666667f);
+    s = fmaf(s, z, 1.0f) * r;
+    float c = 2.4801587e-5f;
+    c = fmaf(c, z, -1.3888889e-3f);
+    c = fmaf(c, z, 4.1666667e-2f);
+    c = fmaf(c, z, -0.5f);
+    c = fmaf(c, z, 1.0f);
+    // Quarter turns beyond whole ones, from -2 to 2.
+    float rest = fmaf(rintf(n * 0.25f), -4.0f, n);
+    bool odd = rest == 1.0f || rest == -1.0f;
+    Turn turn = {odd ? c : s, odd ? s : c};
+    if (rest < -0.5f || rest > 1.5f) turn.sin = -turn.sin;
+    if (rest > 0.5f || rest < -1.5f) turn.cos = -turn.cos;
+    return turn;
+}
+
+DEVICE float sin_of(float x) { return turn_of(x).sin; }
+
+DEVICE float tanh_of(float x) { return fmaf(sigmoid_of(x + x), 2.0f, -1.0f); }
+
 DEVICE float silu_of(float x) { return x * sigmoid_of(x); }
 
 DEVICE float gelu_erf_of(float x) { return x * 0.5f * (erf_of(x * 0.70710678f) + 1.0f); }
@@ -99,7 +133,7 @@ DEVICE float gelu_tanh_of(float x) {
 DEVICE float relu_of(float x) { return x < 0.0f ? 0.0f : x; }
 
 // Which function an operation applies; the numbers are those of the Rust side.
-enum Function { NONE = 0, GELU_ERF = 1, GELU_TANH = 2, RELU = 3, SILU = 4, SIGMOID = 5 };
+enum Function { NONE = 0, GELU_ERF = 1, GELU_TANH = 2, RELU = 3, SILU = 4, SIGMOID = 5, SINE = 6 };
 
 DEVICE float apply(u32 function, float x) {
     switch (function) {
@@ -108,6 +142,7 @@ DEVICE float apply(u32 function, float x) {
     case RELU: return relu_of(x);
     case SILU: return silu_of(x);
     case SIGMOID: return sigmoid_of(x);
+    case SINE: return sin_of(x);
     default: return x;
     }
 }

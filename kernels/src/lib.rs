@@ -40,7 +40,7 @@ mod tensor;
 pub use cx::{Cx, Device, Tier};
 pub use error::KernelError;
 pub use half::bf16;
-pub use ops::{Epilogue, KvPages, PackedLinear, Precision};
+pub use ops::{Epilogue, KvPages, NoiseKey, PackedLinear, Precision};
 pub use pool::{Affinity, Pool};
 pub use shape::{MAX_RANK, Shape};
 pub use tensor::{DType, Element, Tensor};

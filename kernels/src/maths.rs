@@ -1,6 +1,6 @@
 //! Functions of sixteen lanes: exp and what is made of it. The same bits for the same number, whatever lane it is in.
 
-use crate::isa::Isa;
+use crate::isa::{Isa, LANES};
 
 const LN_2_HIGH: f32 = 0.693_359_4;
 const LN_2_LOW: f32 = -2.121_944_4e-4;
@@ -38,24 +38,86 @@ pub(crate) fn sigmoid<I: Isa>(isa: I, x: I::V) -> I::V {
     isa.div(one, isa.add(one, exp(isa, isa.sub(isa.splat(0.0), x))))
 }
 
-/// sin(x)^2 to about 1e-7, for magnitudes up to ten thousand; beyond, the turns themselves are rounded.
+/// How many quarter turns are nearest to an angle, and the angle that is left: exact for magnitudes up to ten thousand;
+/// beyond, the turns themselves are rounded.
 #[inline(always)]
-pub(crate) fn sin_squared<I: Isa>(isa: I, x: I::V) -> I::V {
-    let (half, one) = (isa.splat(0.5), isa.splat(1.0));
+fn quarter_turns<I: Isa>(isa: I, x: I::V) -> (I::V, I::V) {
     let n = isa.round(isa.mul(x, isa.splat(std::f32::consts::FRAC_2_PI)));
     let r = isa.fma(n, isa.splat(-QUARTER_HIGH), x);
     let r = isa.fma(n, isa.splat(-QUARTER_MIDDLE), r);
-    let r = isa.fma(n, isa.splat(-QUARTER_LOW), r);
-    let square = isa.mul(r, r);
+    (n, isa.fma(n, isa.splat(-QUARTER_LOW), r))
+}
+
+/// The sine of an eighth of a turn at most.
+#[inline(always)]
+fn sin_near_zero<I: Isa>(isa: I, r: I::V, square: I::V) -> I::V {
     let mut p = isa.splat(2.755_731_9e-6);
     for c in [-1.984_127e-4, 8.333_333e-3, -0.166_666_67, 1.0] {
         p = isa.fma(p, square, isa.splat(c));
     }
-    let sin = isa.mul(p, r);
+    isa.mul(p, r)
+}
+
+/// sin(x)^2 to about 1e-7, for magnitudes as in [`quarter_turns`].
+#[inline(always)]
+pub(crate) fn sin_squared<I: Isa>(isa: I, x: I::V) -> I::V {
+    let (half, one) = (isa.splat(0.5), isa.splat(1.0));
+    let (n, r) = quarter_turns(isa, x);
+    let sin = sin_near_zero(isa, r, isa.mul(r, r));
     let sin = isa.mul(sin, sin);
     // Half turns change the sign alone, which the square does not show; a quarter turn more makes it the cosine's.
     let odd = isa.fma(isa.round(isa.mul(n, half)), isa.splat(-2.0), n);
     isa.where_lt(isa.mul(odd, odd), half, sin, isa.sub(one, sin))
+}
+
+/// sin(x) and cos(x) to about 1e-7, absolutely, for magnitudes as in [`quarter_turns`].
+#[inline(always)]
+pub(crate) fn sin_cos<I: Isa>(isa: I, x: I::V) -> (I::V, I::V) {
+    let (zero, half, one) = (isa.splat(0.0), isa.splat(0.5), isa.splat(1.0));
+    let (n, r) = quarter_turns(isa, x);
+    let square = isa.mul(r, r);
+    let sin = sin_near_zero(isa, r, square);
+    let mut p = isa.splat(2.480_158_7e-5);
+    for c in [-1.388_888_9e-3, 4.166_666_7e-2, -0.5, 1.0] {
+        p = isa.fma(p, square, isa.splat(c));
+    }
+    // Quarter turns beyond whole ones, from -2 to 2: odd ones exchange the two, some change a sign.
+    let rest = isa.fma(isa.round(isa.mul(n, isa.splat(0.25))), isa.splat(-4.0), n);
+    let odd = isa.sub(isa.mul(rest, rest), one);
+    let odd = isa.mul(odd, odd);
+    let (a, b) = (isa.where_lt(odd, half, p, sin), isa.where_lt(odd, half, sin, p));
+    let (minus_a, minus_b) = (isa.sub(zero, a), isa.sub(zero, b));
+    let a = isa.where_lt(rest, isa.splat(-0.5), minus_a, isa.where_lt(isa.splat(1.5), rest, minus_a, a));
+    let b = isa.where_lt(half, rest, minus_b, isa.where_lt(rest, isa.splat(-1.5), minus_b, b));
+    (a, b)
+}
+
+/// tanh(x) to about 2e-7, absolutely.
+#[inline(always)]
+pub(crate) fn tanh<I: Isa>(isa: I, x: I::V) -> I::V {
+    isa.fma(sigmoid(isa, isa.add(x, x)), isa.splat(2.0), isa.splat(-1.0))
+}
+
+/// ln(x) of positive, normal numbers to about 1e-7, relative to the larger of it and 1.
+#[inline(always)]
+pub(crate) fn ln<I: Isa>(isa: I, x: [f32; LANES]) -> I::V {
+    /// The bits of the root of a half: mantissas lie between it and the root of two.
+    const ROOT: u32 = 0x3f35_04f3;
+    let (mut exponent, mut mantissa) = ([0.0; LANES], [0.0; LANES]);
+    for lane in 0..LANES {
+        let bits = x[lane].to_bits().wrapping_sub(ROOT);
+        exponent[lane] = (bits.cast_signed() >> 23) as f32;
+        mantissa[lane] = f32::from_bits((bits & 0x007f_ffff) + ROOT);
+    }
+    let (e, f) = (isa.load(&exponent), isa.sub(isa.load(&mantissa), isa.splat(1.0)));
+    // ln(1 + f) = 2 artanh(s), s = f / (2 + f).
+    let s = isa.div(f, isa.add(isa.splat(2.0), f));
+    let square = isa.mul(s, s);
+    let mut p = isa.splat(2.0 / 11.0);
+    for c in [2.0 / 9.0, 2.0 / 7.0, 2.0 / 5.0, 2.0 / 3.0, 2.0] {
+        p = isa.fma(p, square, isa.splat(c));
+    }
+    isa.fma(e, isa.splat(LN_2_HIGH), isa.fma(e, isa.splat(LN_2_LOW), isa.mul(s, p)))
 }
 
 /// The error function to 4e-7, absolutely: its series near zero, Abramowitz and Stegun's 7.1.26 elsewhere.
@@ -82,7 +144,7 @@ pub(crate) fn erf<I: Isa>(isa: I, x: I::V) -> I::V {
 mod tests {
     use super::*;
     use crate::check::on_every_tier;
-    use crate::isa::{Kernel, LANES};
+    use crate::isa::Kernel;
 
     /// Runs all three functions on sixteen numbers.
     struct All([f32; LANES]);
@@ -130,29 +192,48 @@ mod tests {
         });
     }
 
-    struct SinSquared([f32; LANES]);
+    /// sin^2, sin, cos, tanh, ln of sixteen numbers.
+    struct Others([f32; LANES]);
 
-    impl Kernel for SinSquared {
-        type Out = [f32; LANES];
+    impl Kernel for Others {
+        type Out = [[f32; LANES]; 5];
 
         #[inline(always)]
         fn run<I: Isa>(self, isa: I) -> Self::Out {
-            isa.lanes(sin_squared(isa, isa.load(&self.0)))
+            let x = isa.load(&self.0);
+            let (sin, cos) = sin_cos(isa, x);
+            let ln = ln(isa, self.0.map(f32::abs));
+            [sin_squared(isa, x), sin, cos, tanh(isa, x), ln].map(|v| isa.lanes(v))
         }
     }
 
     #[test]
-    fn sin_squared_follows_its_f64_reference() {
+    fn sines_tanh_and_ln_follow_their_f64_references() {
         on_every_tier(|cx| {
             for step in -3_000..3_000 {
-                let x: [f32; LANES] = std::array::from_fn(|i| (step * 16 + i as i32) as f32 / 101.0);
-                let got = cx.cpu_for("maths").unwrap().launch(SinSquared(x));
+                let scale = if step % 2 == 0 { 101.0 } else { 7.7 };
+                let x: [f32; LANES] = std::array::from_fn(|i| (step * 16 + i as i32) as f32 / scale + 1e-3);
+                let [squares, sins, cosines, tanhs, lns] = cx.cpu_for("maths").unwrap().launch(Others(x));
                 for i in 0..LANES {
-                    let want = f64::from(x[i]).sin().powi(2);
-                    let off = (f64::from(got[i]) - want).abs();
-                    assert!(off < 3e-7, "sin({})^2 off by {off:e}", x[i]);
+                    let wide = f64::from(x[i]);
+                    let off = |got: f32, want: f64| (f64::from(got) - want).abs();
+                    assert!(off(squares[i], wide.sin().powi(2)) < 3e-7, "sin({wide})^2");
+                    assert!(off(sins[i], wide.sin()) < 3e-7, "sin({wide}): {}", sins[i]);
+                    assert!(off(cosines[i], wide.cos()) < 3e-7, "cos({wide}): {}", cosines[i]);
+                    assert!(off(tanhs[i], wide.tanh()) < 4e-7, "tanh({wide}): {}", tanhs[i]);
+                    let want = wide.abs().ln();
+                    assert!(off(lns[i], want) < 2e-7 * want.abs().max(1.0), "ln({wide}): {}", lns[i]);
                 }
             }
+        });
+    }
+
+    #[test]
+    fn the_logarithm_of_the_smallest_normal_number_is_right() {
+        let tiny = [f32::MIN_POSITIVE; LANES];
+        on_every_tier(|cx| {
+            let [.., ln] = cx.cpu_for("maths").unwrap().launch(Others(tiny));
+            assert!((f64::from(ln[0]) - f64::from(f32::MIN_POSITIVE).ln()).abs() < 1e-5);
         });
     }
 

@@ -12,14 +12,16 @@ mod group_norm;
 mod kv;
 mod linear;
 mod mel;
+mod noise;
 mod norm;
 mod pick;
 mod rope;
 mod rows;
 mod softmax;
 mod stft;
+mod voice;
 
-pub use activation::{gelu_erf, gelu_tanh, relu, sigmoid, silu, silu_mul, silu_mul_halves, snake};
+pub use activation::{gelu_erf, gelu_tanh, relu, sigmoid, silu, silu_mul, silu_mul_halves, sin, snake};
 pub use attention::{AttnRow, AttnSpan, Reach, attention, attention_joined, paged_attention};
 pub use conv_transpose1d::{ConvTranspose1d, conv_transpose1d, pack_conv_transpose1d};
 pub use conv1d::{Conv1d, DepthwiseConv1d, Taps, conv1d, depthwise_conv1d, pack_conv1d, pack_depthwise_conv1d};
@@ -33,9 +35,11 @@ pub use linear::{
     pack_linear,
 };
 pub use mel::{LogMel, MEL_HOP, MEL_N_FFT};
+pub use noise::{NoiseKey, normal};
 pub use norm::{Gain, layer_norm, rms_norm};
 pub use pick::{TopK, argmax, top_k};
 pub use rope::{RopeAngles, RopePairs, rope};
 pub use rows::{columns, concat_columns, concat_rows, take_rows, transpose};
 pub use softmax::{log_softmax, softmax};
 pub use stft::{Edges, Stft, hann};
+pub use voice::voice_spectrum;

@@ -20,6 +20,7 @@ mod rope;
 mod rows;
 mod softmax;
 mod spectrum;
+mod voice;
 
 pub(crate) use attention::{Layer, copy_page, kv_append, paged_attention};
 pub(crate) use conv1d::{conv1d, depthwise_conv1d};
@@ -33,6 +34,7 @@ pub(crate) use rope::{Turns, rope};
 pub(crate) use rows::{columns, concat_columns, concat_rows, gather, take_rows, transpose};
 pub(crate) use softmax::softmax;
 pub(crate) use spectrum::{Fourier, Frames, log_mel};
+pub(crate) use voice::{normal, voice_spectrum};
 
 /// Threads of a block where each has one item.
 const THREADS: u32 = 256;

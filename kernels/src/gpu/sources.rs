@@ -32,7 +32,7 @@ pub const HEADERS: [(&str, &str); 4] = [
 ];
 
 /// All kernels. Their names are unique.
-pub const MODULES: [Module; 12] = [
+pub const MODULES: [Module; 13] = [
     module!("attention.cu": "attention_f32", "attention_bf16", "attention_merge"),
     module!("conv1d.cu": "conv1d_f32", "conv1d_bf16", "conv1d_blocks", "depthwise_conv1d"),
     module!("conv2d.cu": "conv2d_f32", "conv2d_bf16", "conv2d_blocks"),
@@ -45,6 +45,7 @@ pub const MODULES: [Module; 12] = [
     module!("rows.cu": "gather_f32", "gather_bf16", "copy_columns", "transpose"),
     module!("softmax.cu": "softmax", "log_softmax"),
     module!("stft.cu": "stft_frames", "mel_logs", "greatest", "mel_floor"),
+    module!("voice.cu": "normal", "voice_spectrum"),
 ];
 
 /// Returns the module that defines a kernel.

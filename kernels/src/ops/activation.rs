@@ -25,6 +25,11 @@ pub fn sigmoid(cx: &Cx, x: &Tensor) -> Result<Tensor, KernelError> {
     map(cx, "sigmoid", x, Sigmoid)
 }
 
+/// sin(x) to about 1e-7, absolutely, for magnitudes up to ten thousand.
+pub fn sin(cx: &Cx, x: &Tensor) -> Result<Tensor, KernelError> {
+    map(cx, "sin", x, Sine)
+}
+
 /// x * sigmoid(x).
 pub fn silu(cx: &Cx, x: &Tensor) -> Result<Tensor, KernelError> {
     map(cx, "silu", x, Silu)
@@ -93,6 +98,7 @@ pub(crate) struct GeluTanh;
 pub(crate) struct Relu;
 pub(crate) struct Silu;
 struct Sigmoid;
+struct Sine;
 
 impl LaneFn for GeluErf {
     const COST: usize = 6;
@@ -146,6 +152,16 @@ impl LaneFn for Sigmoid {
     #[inline(always)]
     fn lanes<I: Isa>(&self, isa: I, x: I::V) -> I::V {
         maths::sigmoid(isa, x)
+    }
+}
+
+impl LaneFn for Sine {
+    const COST: usize = 5;
+    const CUDA: u32 = 6;
+
+    #[inline(always)]
+    fn lanes<I: Isa>(&self, isa: I, x: I::V) -> I::V {
+        maths::sin_cos(isa, x).0
     }
 }
 

@@ -6,10 +6,11 @@ use super::{Case, RowCase, case, numbers, random};
 
 type Unary = fn(&Cx, &Tensor) -> Result<Tensor, KernelError>;
 
-const UNARY: [(&str, Unary, f32); 9] = [
+const UNARY: [(&str, Unary, f32); 10] = [
     ("relu", ops::relu, 0.0),
     ("sigmoid", ops::sigmoid, 1e-6),
     ("silu", ops::silu, 2e-6),
+    ("sin", ops::sin, 4e-7),
     ("gelu_erf", ops::gelu_erf, 2e-6),
     ("gelu_tanh", ops::gelu_tanh, 2e-6),
     ("softmax", ops::softmax, 1e-6),

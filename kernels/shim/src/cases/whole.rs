@@ -1,6 +1,6 @@
-//! Rope, gathering, joining, turning, picking.
+//! Rope, gathering, joining, turning, picking, noise and voices.
 
-use mstar_kernels::{Tensor, ops};
+use mstar_kernels::{NoiseKey, Tensor, ops};
 
 use super::{Case, Numbers, case, numbers, random};
 
@@ -34,6 +34,18 @@ pub(super) fn cases() -> Vec<Case> {
         let view = x.rows(1..3)?;
         all(&[ops::concat_rows(cx, &[&taken, &joined, &view])?, left, turned])
     }));
+    for width in [1, 6, 300] {
+        cases.push(case(format!("normal {width}"), 4e-6, move |cx| {
+            numbers(&ops::normal(cx, NoiseKey { seed: 5 << 32 | 9, stream: 3 }, 7, [4, width])?)
+        }));
+        cases.push(case(format!("voice_spectrum {width}"), 2e-5, move |cx| {
+            let head = ops::scale(cx, &random(1, [3, 5 * width]).on(cx)?, 3.0)?;
+            let (source, noise) = (random(2, [3, width, 2]).on(cx)?, random(3, [3, width, 2]).on(cx)?);
+            let noises = [None, Some(&noise)];
+            let voices = noises.map(|noise| ops::voice_spectrum(cx, &head, &source, noise, 1.5));
+            all(&voices.into_iter().collect::<Result<Vec<_>, _>>()?)
+        }));
+    }
     cases.push(case("argmax and top_k".to_owned(), 0.0, |cx| {
         let mut out = Vec::new();
         for width in [1, 17, 700] {

@@ -1,13 +1,16 @@
-//! The items between the two halves of the model: some new frames of a sentence and the context that the
-//! decoder needs around them.
+//! The items between the two halves of the model: the frames of a sentence, run by run.
+
+use std::ops::Range;
 
 use mstar_kernels::{Cx, Tensor, ops};
 
 use crate::HibariError;
-use crate::net::{CONTEXT, DECODER_IN, Speech};
+use crate::net::{DECODER_IN, LOOK_AHEAD, Speech};
 
-/// The most new frames of a block: half a second.
-pub const BLOCK_FRAMES: usize = 40;
+/// The frames whose sound the first block of a sentence completes: half a second, so that the first sound comes early.
+pub const FIRST_FRAMES: usize = 40;
+/// The most frames of a later block: a second.
+pub const BLOCK_FRAMES: usize = 80;
 /// Columns of a block: the decoder's input, then the pitch in Hz.
 pub const BLOCK_COLUMNS: usize = DECODER_IN + 1;
 
@@ -15,22 +18,20 @@ pub const BLOCK_COLUMNS: usize = DECODER_IN + 1;
 pub(crate) const MAX_SENTENCE: u32 = 1 << 24;
 
 /// The integers of a block, which lie in the first row of its tensor.
-const HEADER: usize = 5;
+const HEADER: usize = 4;
 
-/// A run of frames of one sentence, with up to [`CONTEXT`] frames on either side.
+/// A run of frames of one sentence. Its sound lags behind it: see [`Block::sound`].
 #[derive(Debug, Clone)]
 pub struct Block {
     /// The number of the sentence in its request.
     pub sentence: u32,
-    /// The first new frame.
-    pub start: usize,
-    /// The frame after the last new one.
+    /// The first frame.
+    pub first: usize,
+    /// The frame after the last one.
     pub end: usize,
     /// All frames of the sentence.
     pub total: usize,
-    /// The frame of the first row.
-    pub first: usize,
-    /// The rows `[frames, 131]`.
+    /// The frames, `[end - first, 131]`.
     pub rows: Tensor,
 }
 
@@ -40,7 +41,7 @@ impl Block {
     /// Returns the block as one tensor: a row of numbers, then its rows.
     pub fn to_tensor(&self, cx: &Cx) -> Result<Tensor, HibariError> {
         let mut header = [0.0; BLOCK_COLUMNS];
-        let numbers = [self.sentence as usize, self.start, self.end, self.total, self.first];
+        let numbers = [self.sentence as usize, self.first, self.end, self.total];
         header.iter_mut().zip(numbers).for_each(|(place, number)| *place = number as f32);
         let header = Tensor::from_slice(&header, [1, BLOCK_COLUMNS])?;
         Ok(ops::concat_rows(cx, &[&header, &self.rows])?)
@@ -54,51 +55,75 @@ impl Block {
         let mut numbers = [0; HEADER];
         let header = tensor.f32s()?;
         numbers.iter_mut().zip(header).for_each(|(number, place)| *number = *place as usize);
-        let [sentence, start, end, total, first] = numbers;
-        let ordered = first <= start && start < end && end <= total && end - first < height;
+        let [sentence, first, end, total] = numbers;
+        let ordered = first < end && end <= total && end - first + 1 == height;
         if !ordered {
             return Err(HibariError::Block("its numbers contradict each other"));
         }
-        Ok(Self { sentence: sentence as u32, start, end, total, first, rows: tensor.rows(1..height)? })
+        let block = Self { sentence: sentence as u32, first, end, total, rows: tensor.rows(1..height)? };
+        if block.sound().is_empty() {
+            return Err(HibariError::Block("it completes no sound"));
+        }
+        Ok(block)
+    }
+
+    /// Returns whether the sentence ends with this block.
+    pub fn last(&self) -> bool {
+        self.end == self.total
+    }
+
+    /// Returns the frames whose sound this block completes, after those before it.
+    pub fn sound(&self) -> Range<usize> {
+        let end = if self.last() { self.total } else { self.end.saturating_sub(LOOK_AHEAD) };
+        self.first.saturating_sub(LOOK_AHEAD)..end
     }
 }
 
-/// Cuts a sentence into blocks of at most [`BLOCK_FRAMES`] new frames.
+/// Cuts a sentence into blocks.
 pub fn blocks(cx: &Cx, speech: &Speech, sentence: u32) -> Result<Vec<Block>, HibariError> {
     let total = speech.f0.len();
     let pitch = Tensor::from_slice(&speech.f0, [total, 1])?;
     let rows = ops::concat_columns(cx, &[&speech.frames, &pitch])?;
-    let cut = |start: usize| {
-        let end = (start + BLOCK_FRAMES).min(total);
-        let first = start.saturating_sub(CONTEXT);
-        let rows = rows.rows(first..(end + CONTEXT).min(total))?;
-        Ok(Block { sentence, start, end, total, first, rows })
-    };
-    (0..total).step_by(BLOCK_FRAMES).map(cut).collect()
+    let (mut first, mut end) = (0, FIRST_FRAMES + LOOK_AHEAD);
+    let mut blocks = Vec::with_capacity(total / BLOCK_FRAMES + 1);
+    while first < total {
+        end = end.min(total);
+        blocks.push(Block { sentence, first, end, total, rows: rows.rows(first..end)? });
+        (first, end) = (end, end + BLOCK_FRAMES);
+    }
+    Ok(blocks)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn speech(total: usize) -> Speech {
+        let frames = (0..total * DECODER_IN).map(|i| i as f32).collect();
+        let frames = Tensor::from_f32(frames, [total, DECODER_IN]).unwrap();
+        Speech { durations: vec![total / 2], f0: (0..total).map(|i| i as f32).collect(), frames }
+    }
+
     #[test]
     fn blocks_cover_a_sentence_and_survive_the_journey() {
         let cx = Cx::with_threads(1).unwrap();
-        let total = 100;
-        let frames =
-            Tensor::from_f32((0..total * DECODER_IN).map(|i| i as f32).collect(), [total, DECODER_IN]).unwrap();
-        let speech = Speech { durations: vec![50], f0: (0..total).map(|i| i as f32).collect(), frames };
-        let blocks = blocks(&cx, &speech, 7).unwrap();
-        let spans: Vec<_> = blocks.iter().map(|b| (b.first, b.start, b.end, b.rows.dims()[0])).collect();
-        assert_eq!(spans, [(0, 0, 40, 67), (13, 40, 80, 87), (53, 80, 100, 47)]);
+        let blocks = blocks(&cx, &speech(200), 7).unwrap();
+        let spans: Vec<_> = blocks.iter().map(|b| (b.first, b.end, b.sound())).collect();
+        assert_eq!(spans, [(0, 67, 0..40), (67, 147, 40..120), (147, 200, 120..200)]);
         for block in &blocks {
             let back = Block::from_tensor(&block.to_tensor(&cx).unwrap()).unwrap();
-            assert_eq!(
-                (back.sentence, back.start, back.end, back.total, back.first),
-                (7, block.start, block.end, 100, block.first)
-            );
+            assert_eq!((back.sentence, back.first, back.end, back.total), (7, block.first, block.end, 200));
             assert_eq!(back.rows.f32s().unwrap(), block.rows.f32s().unwrap());
         }
         assert!(Block::from_tensor(&blocks[0].rows).is_err());
+    }
+
+    #[test]
+    fn a_short_sentence_is_one_block_and_a_first_one_without_sound_is_refused() {
+        let cx = Cx::with_threads(1).unwrap();
+        let mut short = blocks(&cx, &speech(20), 0).unwrap();
+        assert_eq!((short.len(), short[0].sound()), (1, 0..20));
+        short[0].total = 500;
+        assert!(Block::from_tensor(&short[0].to_tensor(&cx).unwrap()).is_err());
     }
 }

@@ -4,11 +4,9 @@
 //! Follows `hibari/dsp.py` of `hibari-tts` 0.2.1:
 //! `S = exp(lh) e^(i pi tanh(theta)) STFT(pulses) + exp(ln) Z + exp(lr) e^(i phi)`.
 
-mod noise;
 mod pulses;
 mod synth;
 
-pub use noise::Noise;
 pub use pulses::Pulses;
 pub use synth::{Span, Synth, Tail};
 

@@ -26,7 +26,7 @@ pub mod text;
 pub mod verify;
 mod vocoder;
 
-pub use block::{BLOCK_COLUMNS, BLOCK_FRAMES, Block, blocks};
+pub use block::{BLOCK_COLUMNS, BLOCK_FRAMES, Block, FIRST_FRAMES, blocks};
 pub use error::HibariError;
 pub use model::{
     BLOCKS, Hibari, READ, SENTENCES, SOUND, SPEECH, components, read_fragment, read_stream_fragment, sound_fragment,

@@ -21,7 +21,7 @@ pub const SOUND: &str = "sound";
 pub const SENTENCES: &str = "sentences";
 /// The stream of blocks from [`SPEECH`] to [`SOUND`].
 pub const BLOCKS: &str = "blocks";
-/// How many blocks may wait for the vocoder: four seconds of sound.
+/// How many blocks may wait for the vocoder: some eight seconds of sound.
 const BLOCK_CREDIT: u64 = 8;
 
 /// The model `hibari`.

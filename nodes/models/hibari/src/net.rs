@@ -8,7 +8,7 @@ mod layers;
 mod speller;
 
 pub use acoustic::{Acoustic, Speech};
-pub use decoder::{CONTEXT, Decoder};
+pub use decoder::{Decoder, Held, LOOK_AHEAD};
 pub use speller::Speller;
 
 /// Columns of the decoder's input: the text's encoding, the pitch and the energy.

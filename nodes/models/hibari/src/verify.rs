@@ -8,7 +8,7 @@ use mstar_kernels::Cx;
 use mstar_weights::WeightFile;
 
 use crate::dsp::{BINS, HEAD};
-use crate::net::{Acoustic, Decoder};
+use crate::net::{Acoustic, Decoder, Held};
 use crate::{Sound, Vocoder, blocks};
 
 const HEADS: Tolerance = Tolerance::Absolute(1e-3);
@@ -40,7 +40,7 @@ fn run(file: &WeightFile, judge: &mut Judge<'_>, cx: &Cx) -> Result<(), Box<dyn 
         judge.check_ids(&name("dur"), &durations)?;
         judge.check(&name("f0"), &speech.f0, Tolerance::OfLargest(1e-3))?;
         let total = speech.f0.len();
-        let head = decoder.run(cx, &speech.frames, 0..total)?;
+        let head = decoder.run(cx, &mut Held::default(), &speech.frames, true)?;
         judge.check(&name("head_every16"), &by_part(head.f32s()?, total, EVERY), HEADS)?;
         if judge.has(&name("head")) {
             judge.check(&name("head"), &by_part_and_frame(head.f32s()?, total), HEADS)?;

@@ -2,6 +2,8 @@
 
 use std::f64::consts::TAU;
 
+use mstar_kernels::{Cx, KernelError, Tensor, ops};
+
 use super::{HOP, SAMPLE_RATE};
 
 /// Below this pitch a frame is unvoiced.
@@ -18,31 +20,47 @@ pub struct Pulses {
     turns_hz: f64,
 }
 
+/// Where a sample stands in its period.
+struct Place {
+    phase: f32,
+    /// How many harmonics there are, plus a half; none where the voice is silent.
+    harmonics: f32,
+}
+
 impl Pulses {
-    /// Appends a frame of samples, given the pitch of the frame before, of this one and of the next (an end
-    /// repeats itself). Every harmonic below 11 kHz has unit amplitude:
+    /// Returns the samples of some frames, given for each the pitch of the frame before, of this one and of the next (an
+    /// end repeats itself). Every harmonic below 11 kHz has unit amplitude:
     /// `sum over h <= H of cos(h t) = sin((H + 1/2) t) / (2 sin(t/2)) - 1/2`.
-    pub fn frame(&mut self, [before, here, after]: [f32; 3], samples: &mut Vec<f32>) {
-        for j in 0..HOP {
-            // Sample j lies between two frame centres.
-            let place = ((j as f64 + 0.5) / HOP as f64 - 0.5).rem_euclid(1.0) as f32;
-            let (from, to) = if j < HOP / 2 { (before, here) } else { (here, after) };
-            let pitch = from * (1.0 - place) + to * place;
-            samples.push(self.sample(pitch));
-        }
+    pub fn frames(&mut self, cx: &Cx, pitches: &[[f32; 3]]) -> Result<Vec<f32>, KernelError> {
+        let places: Vec<Place> = pitches.iter().flat_map(|around| self.places(*around)).collect();
+        let halves = places.iter().map(|place| place.phase * 0.5);
+        let wholes = places.iter().map(|place| place.harmonics * place.phase);
+        let sines = ops::sin(cx, &Tensor::from_f32(halves.chain(wholes).collect(), [2, places.len()])?)?;
+        let (halves, wholes) = sines.f32s()?.split_at(places.len());
+        let samples = places.iter().zip(halves.iter().zip(wholes)).map(|(place, (half, whole))| {
+            let half = 2.0 * half;
+            match place.harmonics {
+                0.0 => 0.0,
+                harmonics if half.abs() <= NEAR_ZERO => harmonics - 0.5,
+                _ => whole / half - 0.5,
+            }
+        });
+        Ok(samples.collect())
     }
 
-    fn sample(&mut self, pitch: f32) -> f32 {
-        let clamped = pitch.max(VOICED_HZ);
-        self.turns_hz += f64::from(clamped);
-        let phase = ((self.turns_hz * (1.0 / f64::from(SAMPLE_RATE))).fract() * TAU) as f32;
-        if pitch.is_nan() || pitch <= VOICED_HZ {
-            return 0.0;
-        }
-        let harmonics = (TOP_HZ / clamped).floor() + 0.5;
-        let half = 2.0 * (phase * 0.5).sin();
-        let sum = if half.abs() <= NEAR_ZERO { harmonics } else { (harmonics * phase).sin() / half };
-        sum - 0.5
+    fn places(&mut self, [before, here, after]: [f32; 3]) -> [Place; HOP] {
+        std::array::from_fn(|j| {
+            // Sample j lies between two frame centres.
+            let between = ((j as f64 + 0.5) / HOP as f64 - 0.5).rem_euclid(1.0) as f32;
+            let (from, to) = if j < HOP / 2 { (before, here) } else { (here, after) };
+            let pitch = from * (1.0 - between) + to * between;
+            let clamped = pitch.max(VOICED_HZ);
+            self.turns_hz += f64::from(clamped);
+            let phase = ((self.turns_hz * (1.0 / f64::from(SAMPLE_RATE))).fract() * TAU) as f32;
+            // What is not a number is no pitch either.
+            let harmonics = if pitch > VOICED_HZ { (TOP_HZ / clamped).floor() + 0.5 } else { 0.0 };
+            Place { phase, harmonics }
+        })
     }
 }
 
@@ -52,14 +70,24 @@ mod tests {
 
     #[test]
     fn a_steady_pitch_pulses_once_a_period_and_silence_is_silent() {
-        let (mut pulses, mut samples) = (Pulses::default(), Vec::new());
-        for _ in 0..8 {
-            pulses.frame([240.0; 3], &mut samples);
-        }
+        let cx = Cx::with_threads(1).unwrap();
+        let mut pulses = Pulses::default();
+        let samples = pulses.frames(&cx, &[[240.0; 3]; 8]).unwrap();
         let peaks: Vec<usize> = (0..samples.len()).filter(|&i| samples[i] > 30.0).collect();
-        assert!(peaks.windows(2).all(|pair| pair[1] - pair[0] == 100), "{peaks:?}");
-        samples.clear();
-        pulses.frame([0.0; 3], &mut samples);
-        assert!(samples.len() == HOP && samples.iter().all(|&s| s == 0.0));
+        assert!(peaks.len() > 10 && peaks.windows(2).all(|pair| pair[1] - pair[0] == 100), "{peaks:?}");
+        for silent in [0.0, f32::NAN] {
+            let samples = pulses.frames(&cx, &[[silent; 3]]).unwrap();
+            assert!(samples.len() == HOP && samples.iter().all(|&s| s == 0.0));
+        }
+    }
+
+    #[test]
+    fn a_frame_is_the_same_alone_and_among_others() {
+        let cx = Cx::with_threads(2).unwrap();
+        let pitches: Vec<[f32; 3]> = (0..9).map(|i| [100.0 + i as f32, 101.0 + i as f32, 102.0 + i as f32]).collect();
+        let whole = Pulses::default().frames(&cx, &pitches).unwrap();
+        let mut pulses = Pulses::default();
+        let parts = pitches.chunks(2).map(|part| pulses.frames(&cx, part).unwrap());
+        assert_eq!(parts.collect::<Vec<_>>().concat(), whole);
     }
 }

@@ -1,5 +1,7 @@
 //! Layers that the parts of the network share, and how they are loaded.
 
+use std::ops::Range;
+
 use mstar_kernels::ops::{self, Activation, AttnSpan, Conv1d, DepthwiseConv1d, Reach, Taps};
 use mstar_kernels::{Cx, Epilogue, PackedLinear, Precision, Tensor};
 use mstar_weights::WeightFile;
@@ -136,8 +138,13 @@ impl Norm {
 
 impl ConvNext {
     pub(super) fn run(&self, cx: &Cx, x: &Tensor) -> Result<Tensor, HibariError> {
-        let y = ops::depthwise_conv1d(cx, x, &self.depthwise)?;
-        feed_forward(cx, x, &self.norm.run(cx, &y)?, (&self.widen, &self.narrow))
+        self.run_some(cx, x, 0..x.dims()[0])
+    }
+
+    /// Computes some of the rows; the others are only their neighbours.
+    pub(super) fn run_some(&self, cx: &Cx, x: &Tensor, rows: Range<usize>) -> Result<Tensor, HibariError> {
+        let y = ops::depthwise_conv1d(cx, x, &self.depthwise)?.rows(rows.clone())?;
+        feed_forward(cx, &x.rows(rows)?, &self.norm.run(cx, &y)?, (&self.widen, &self.narrow))
     }
 }
 
