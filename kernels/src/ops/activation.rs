@@ -101,7 +101,7 @@ struct Sigmoid;
 struct Sine;
 
 impl LaneFn for GeluErf {
-    const COST: usize = 6;
+    const COST: usize = 4;
     const CUDA: u32 = 1;
 
     #[inline(always)]

@@ -9,8 +9,8 @@ use crate::net::{DECODER_IN, LOOK_AHEAD, Speech};
 
 /// The frames whose sound the first block of a sentence completes: half a second, so that the first sound comes early.
 pub const FIRST_FRAMES: usize = 40;
-/// The most frames of a later block: a second.
-pub const BLOCK_FRAMES: usize = 80;
+/// The most frames of a later block: 1.2 seconds, in rows that fill the tiles of linear layers on every tier.
+pub const BLOCK_FRAMES: usize = 96;
 /// Columns of a block: the decoder's input, then the pitch in Hz.
 pub const BLOCK_COLUMNS: usize = DECODER_IN + 1;
 
@@ -109,7 +109,7 @@ mod tests {
         let cx = Cx::with_threads(1).unwrap();
         let blocks = blocks(&cx, &speech(200), 7).unwrap();
         let spans: Vec<_> = blocks.iter().map(|b| (b.first, b.end, b.sound())).collect();
-        assert_eq!(spans, [(0, 67, 0..40), (67, 147, 40..120), (147, 200, 120..200)]);
+        assert_eq!(spans, [(0, 67, 0..40), (67, 163, 40..136), (163, 200, 136..200)]);
         for block in &blocks {
             let back = Block::from_tensor(&block.to_tensor(&cx).unwrap()).unwrap();
             assert_eq!((back.sentence, back.first, back.end, back.total), (7, block.first, block.end, 200));

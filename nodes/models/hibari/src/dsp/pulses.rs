@@ -51,14 +51,17 @@ impl Pulses {
     fn places(&mut self, [before, here, after]: [f32; 3]) -> [Place; HOP] {
         std::array::from_fn(|j| {
             // Sample j lies between two frame centres.
-            let between = ((j as f64 + 0.5) / HOP as f64 - 0.5).rem_euclid(1.0) as f32;
-            let (from, to) = if j < HOP / 2 { (before, here) } else { (here, after) };
+            let place = (j as f64 + 0.5) / HOP as f64 - 0.5;
+            let (from, to, start) = if j < HOP / 2 { (before, here, -1.0) } else { (here, after, 0.0) };
+            let between = (place - start) as f32;
             let pitch = from * (1.0 - between) + to * between;
             let clamped = pitch.max(VOICED_HZ);
             self.turns_hz += f64::from(clamped);
-            let phase = ((self.turns_hz * (1.0 / f64::from(SAMPLE_RATE))).fract() * TAU) as f32;
+            let turns = self.turns_hz * (1.0 / f64::from(SAMPLE_RATE));
+            // Casts cut off what follows the point, faster than the functions that are made for it.
+            let phase = ((turns - turns as u64 as f64) * TAU) as f32;
             // What is not a number is no pitch either.
-            let harmonics = if pitch > VOICED_HZ { (TOP_HZ / clamped).floor() + 0.5 } else { 0.0 };
+            let harmonics = if pitch > VOICED_HZ { (TOP_HZ / clamped) as u32 as f32 + 0.5 } else { 0.0 };
             Place { phase, harmonics }
         })
     }

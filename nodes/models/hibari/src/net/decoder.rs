@@ -88,6 +88,6 @@ impl Decoder {
             let (rows, ready) = window.slide(cx, &x, last)?;
             x = block.run_some(cx, &rows, ready)?;
         }
-        Ok(ops::linear(cx, &self.norm.run(cx, &x)?, &self.head)?)
+        Ok(ops::linear_of(cx, self.norm.of(&x), &self.head, Epilogue::default())?)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use mstar_kernels::ops::{self, Activation, AttnSpan, Conv1d, DepthwiseConv1d, Reach, Taps};
+use mstar_kernels::ops::{self, Activation, AttnSpan, Conv1d, DepthwiseConv1d, Input, Reach, Taps};
 use mstar_kernels::{Cx, Epilogue, PackedLinear, Precision, Tensor};
 use mstar_weights::WeightFile;
 
@@ -129,6 +129,11 @@ pub(super) struct Size {
 // --- impl Norm ---
 
 impl Norm {
+    /// The rows as a linear layer makes them while it packs.
+    pub(super) fn of<'a>(&'a self, x: &'a Tensor) -> Input<'a> {
+        Input::LayerNorm { x, weight: &self.weight, bias: &self.bias, eps: EPS }
+    }
+
     pub(super) fn run(&self, cx: &Cx, x: &Tensor) -> Result<Tensor, HibariError> {
         Ok(ops::layer_norm(cx, x, Some(&self.weight), Some(&self.bias), EPS)?)
     }
@@ -144,7 +149,7 @@ impl ConvNext {
     /// Computes some of the rows; the others are only their neighbours.
     pub(super) fn run_some(&self, cx: &Cx, x: &Tensor, rows: Range<usize>) -> Result<Tensor, HibariError> {
         let y = ops::depthwise_conv1d(cx, x, &self.depthwise)?.rows(rows.clone())?;
-        feed_forward(cx, &x.rows(rows)?, &self.norm.run(cx, &y)?, (&self.widen, &self.narrow))
+        feed_forward(cx, &x.rows(rows)?, self.norm.of(&y), (&self.widen, &self.narrow))
     }
 }
 
@@ -154,14 +159,13 @@ impl Transformer {
     pub(super) fn run(&self, cx: &Cx, x: &Tensor) -> Result<Tensor, HibariError> {
         let (rows, width) = (x.dims()[0], x.dims()[1]);
         let head = width / self.heads;
-        let qkv = ops::linear(cx, &self.norm1.run(cx, x)?, &self.attend_in)?;
-        let part = |k: usize| ops::columns(cx, &qkv, k * width..(k + 1) * width)?.reshape([rows, self.heads, head]);
-        let (q, k, v) = (part(0)?, part(1)?, part(2)?);
+        let qkv = ops::linear_of(cx, self.norm1.of(x), &self.attend_in, Epilogue::default())?;
         let all = AttnSpan { rows: 0..rows, keys: 0..rows, reach: Reach::Full };
-        let mixed = ops::attention(cx, &q, (&k, &v), &[all], 1.0 / (head as f32).sqrt())?.reshape([rows, width])?;
+        let scale = 1.0 / (head as f32).sqrt();
+        let mixed = ops::attention_joined(cx, &qkv, (self.heads, head), &[all], scale)?.reshape([rows, width])?;
         let residual = Epilogue { residual: Some(x), ..Epilogue::default() };
         let x = ops::linear_with(cx, &mixed, &self.attend_out, residual)?;
-        feed_forward(cx, &x, &self.norm2.run(cx, &x)?, (&self.widen, &self.narrow))
+        feed_forward(cx, &x, self.norm2.of(&x), (&self.widen, &self.narrow))
     }
 }
 
@@ -169,9 +173,9 @@ impl Transformer {
 fn feed_forward(
     cx: &Cx,
     x: &Tensor,
-    y: &Tensor,
+    y: Input<'_>,
     (widen, narrow): (&PackedLinear, &PackedLinear),
 ) -> Result<Tensor, HibariError> {
-    let wide = ops::linear_with(cx, y, widen, Epilogue { activation: Activation::GeluErf, residual: None })?;
+    let wide = ops::linear_of(cx, y, widen, Epilogue { activation: Activation::GeluErf, residual: None })?;
     Ok(ops::linear_with(cx, &wide, narrow, Epilogue { residual: Some(x), ..Epilogue::default() })?)
 }
