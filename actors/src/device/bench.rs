@@ -1,7 +1,9 @@
 //! The engines of a rank and how a command is carried out: the same for the compute thread and the simulation.
 
 use std::any::Any;
+use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::time::Duration;
 
 use mstar_contract::{Engine, EngineUsage, ExecuteCx};
@@ -23,9 +25,12 @@ pub(crate) struct Bench {
 /// A node's place on the bench.
 struct Bay {
     make: MakeEngine,
-    /// The engine, or why there is none.
+    /// The engine, or why there is none. While it computes it is not here.
     engine: Result<Box<dyn Engine>, String>,
 }
+
+/// What happens when a batch yields: returns how long it was away. The node that computes is no business of others.
+pub(crate) type Aside<'a> = &'a mut dyn FnMut(&mut Bench) -> Duration;
 
 // --- impl Bench ---
 
@@ -51,11 +56,15 @@ impl Bench {
     }
 
     /// Carries out a command. A batch's outcome is returned, with the time that the engine pretends to have taken.
-    pub(crate) fn carry_out(&mut self, command: DeviceCommand) -> Option<(NodeIx, Executed, Option<Duration>)> {
+    pub(crate) fn carry_out(
+        &mut self,
+        command: DeviceCommand,
+        aside: Aside<'_>,
+    ) -> Option<(NodeIx, Executed, Option<Duration>)> {
         match command {
             DeviceCommand::Execute(batch) => {
                 let node = batch.node;
-                let (executed, simulated) = self.execute(batch);
+                let (executed, simulated) = self.execute(batch, aside);
                 return Some((node, executed, simulated));
             }
             DeviceCommand::Retire(node, key) => self.forget(node, "a request", |engine| engine.retire(key)),
@@ -79,10 +88,9 @@ impl Bench {
         self.spec.routes.send(node, NodeMsg::Executed(executed));
     }
 
-    fn execute(&mut self, batch: Batch) -> (Executed, Option<Duration>) {
+    fn execute(&mut self, batch: Batch, aside: Aside<'_>) -> (Executed, Option<Duration>) {
         let Batch { node, incarnation, rows, sent, .. } = batch;
         let started = Instant::now();
-        let cx = ExecuteCx { cx: &self.spec.cx, gauge: &self.spec.gauge };
         let mut executed = Executed {
             incarnation,
             rows: Vec::new(),
@@ -91,29 +99,50 @@ impl Bench {
             ran: Duration::ZERO,
             broken: None,
         };
-        let engine = match self.bays.get_mut(&node).map(|bay| &mut bay.engine) {
-            Some(Ok(engine)) => engine,
-            Some(Err(why)) => return (Executed { broken: Some(why.clone()), ..executed }, None),
-            None => return (Executed { broken: Some("its rank has no engine for it".to_owned()), ..executed }, None),
+        let mut engine = match self.take(node) {
+            Ok(engine) => engine,
+            Err(why) => return (Executed { broken: Some(why), ..executed }, None),
         };
+        let (cx, gauge, away) = (self.spec.cx.clone(), Arc::clone(&self.spec.gauge), Cell::new(Duration::ZERO));
+        let others = RefCell::new((&mut *self, aside));
+        let yields = || {
+            let (bench, aside) = &mut *others.borrow_mut();
+            away.set(away.get() + aside(bench));
+        };
+        let cx = ExecuteCx { cx: &cx, gauge: &gauge, yields: &yields };
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             let rows = engine.execute(rows, &cx);
             let simulated = engine.simulated();
-            let ran = simulated.unwrap_or_else(|| started.elapsed());
+            let ran = simulated.unwrap_or_else(|| started.elapsed().saturating_sub(away.get()));
             engine.timed(ran);
             (rows, ran, simulated)
         }));
+        self.put_back(node, engine);
         let mut simulated = None;
         match outcome {
             Ok(done) => (executed.rows, executed.ran, simulated) = done,
             Err(panic) => {
-                executed.ran = started.elapsed();
+                executed.ran = started.elapsed().saturating_sub(away.get());
                 executed.broken = Some(words(&*panic));
                 self.forget(node, "everything", |engine| engine.reset());
             }
         }
         executed.usage = self.usage(node);
         (executed, simulated)
+    }
+
+    /// Takes a node's engine to compute with it, or says why there is none.
+    fn take(&mut self, node: NodeIx) -> Result<Box<dyn Engine>, String> {
+        let bay = self.bays.get_mut(&node).ok_or("its rank has no engine for it")?;
+        std::mem::replace(&mut bay.engine, Err("it computes".to_owned())).inspect_err(|why| {
+            bay.engine = Err(why.clone());
+        })
+    }
+
+    fn put_back(&mut self, node: NodeIx, engine: Box<dyn Engine>) {
+        if let Some(bay) = self.bays.get_mut(&node) {
+            bay.engine = Ok(engine);
+        }
     }
 
     fn usage(&self, node: NodeIx) -> EngineUsage {
@@ -171,7 +200,6 @@ fn words(panic: &(dyn Any + Send)) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use mstar_contract::{Gauge, LoadError, RequestKey, Row, RowProgress};
@@ -228,11 +256,11 @@ mod tests {
     fn broken(bench: &mut Bench) -> Option<String> {
         let (rows, sent) = (Vec::new(), Instant::now());
         let batch = Batch { node: NODE, incarnation: Incarnation(1), rows, sent, due: None };
-        bench.carry_out(DeviceCommand::Execute(batch)).and_then(|(_, executed, _)| executed.broken)
+        bench.carry_out(DeviceCommand::Execute(batch), &mut |_| Duration::ZERO).and_then(|(_, executed, _)| executed.broken)
     }
 
     fn tell(bench: &mut Bench, command: DeviceCommand) {
-        assert!(bench.carry_out(command).is_none());
+        assert!(bench.carry_out(command, &mut |_| Duration::ZERO).is_none());
     }
 
     #[test]

@@ -41,6 +41,13 @@ struct Queue {
     life: Option<Incarnation>,
 }
 
+/// What the thread knows of its nodes.
+struct Serving {
+    turns: Turns,
+    /// Nodes that compute: the last one now, the others have yielded to it.
+    busy: Vec<usize>,
+}
+
 // --- impl ThreadDevice ---
 
 impl ThreadDevice {
@@ -124,25 +131,30 @@ impl Shared {
 
     fn serve(&self, spec: DeviceSpec) {
         let mut bench = Bench::new(spec);
-        let mut turns = Turns::new(self.queues.len());
+        let mut serving = Serving { turns: Turns::new(self.queues.len()), busy: Vec::new() };
         let mut waiting = Vec::with_capacity(self.queues.len());
         while self.wait() {
             while let Some(install) = lock(&self.installs).pop_front() {
                 self.pending.fetch_sub(1, Ordering::SeqCst);
                 bench.install(install);
             }
-            waiting.clear();
-            for node in 0..self.queues.len() {
-                waiting.extend(self.clear_way(&mut bench, node));
-            }
+            self.gather(&mut bench, &serving, &mut waiting);
             if waiting.is_empty() {
                 continue;
             }
-            match turns.choose(&waiting, Instant::now()) {
-                Turn::Run(node) => self.run(&mut bench, &mut turns, node),
+            match serving.turns.choose(&waiting, Instant::now()) {
+                Turn::Run(node) => self.run(&mut bench, &mut serving, node),
                 // Others may come at any moment: it is not worth to park.
                 Turn::Until(_) => pause(),
             }
+        }
+    }
+
+    /// Finds the batches that wait, of nodes that do not compute.
+    fn gather(&self, bench: &mut Bench, serving: &Serving, waiting: &mut Vec<Candidate>) {
+        waiting.clear();
+        for node in (0..self.queues.len()).filter(|node| !serving.busy.contains(node)) {
+            waiting.extend(self.clear_way(bench, node));
         }
     }
 
@@ -157,17 +169,47 @@ impl Shared {
                 queue.commands.pop_front()?
             };
             self.pending.fetch_sub(1, Ordering::SeqCst);
-            bench.carry_out(command);
+            bench.carry_out(command, &mut |_| Duration::ZERO);
         }
     }
 
-    fn run(&self, bench: &mut Bench, turns: &mut Turns, at: usize) {
+    fn run(&self, bench: &mut Bench, serving: &mut Serving, at: usize) {
         // A reset may have taken the batch away since.
         let Some(command) = lock(&self.queues[at]).commands.pop_front() else { return };
         self.pending.fetch_sub(1, Ordering::SeqCst);
-        if let Some((node, executed, _)) = bench.carry_out(command) {
-            turns.ran(at, executed.ran, Instant::now());
+        let mut piece = Instant::now();
+        let own = match &command {
+            DeviceCommand::Execute(Batch { sent, due, .. }) => Candidate { node: at, sent: *sent, due: *due },
+            _ => Candidate { node: at, sent: piece, due: None },
+        };
+        serving.busy.push(at);
+        let done = bench.carry_out(command, &mut |bench| {
+            let left = Instant::now();
+            serving.turns.computed(at, left - piece);
+            self.others(bench, serving, own);
+            piece = Instant::now();
+            piece - left
+        });
+        serving.busy.pop();
+        if let Some((node, executed, _)) = done {
+            let now = Instant::now();
+            serving.turns.computed(at, now - piece);
+            serving.turns.ended(at, executed.ran, now);
             bench.report(node, executed);
+        }
+    }
+
+    /// Computes what goes before the next piece of a batch that has yielded.
+    fn others(&self, bench: &mut Bench, serving: &mut Serving, own: Candidate) {
+        let mut waiting = Vec::new();
+        loop {
+            self.gather(bench, serving, &mut waiting);
+            waiting.push(own);
+            match serving.turns.choose(&waiting, Instant::now()) {
+                Turn::Run(node) if node == own.node => return,
+                Turn::Run(node) => self.run(bench, serving, node),
+                Turn::Until(_) => pause(),
+            }
         }
     }
 
@@ -206,4 +248,107 @@ fn pause() {
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use mstar_contract::{Engine, EngineUsage, ExecuteCx, Gauge, RequestKey, Row, RowProgress};
+    use mstar_kernels::Cx;
+
+    use super::*;
+    use crate::messages::NodeIx;
+    use crate::routes::Routes;
+
+    const LONG: NodeIx = NodeIx(0);
+    const SHORT: NodeIx = NodeIx(1);
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    /// Does what it is told with each batch, and then says so.
+    struct Told<F> {
+        act: F,
+        said: mpsc::Sender<&'static str>,
+        name: &'static str,
+    }
+
+    impl<F: FnMut(&ExecuteCx<'_>) + Send> Engine for Told<F> {
+        fn execute(&mut self, _: Vec<Row>, cx: &ExecuteCx<'_>) -> Vec<RowProgress> {
+            (self.act)(cx);
+            self.said.send(self.name).unwrap();
+            Vec::new()
+        }
+        fn retire(&mut self, _: RequestKey) {}
+        fn reset(&mut self) {
+            self.said.send("reset").unwrap();
+        }
+        fn usage(&self) -> EngineUsage {
+            EngineUsage::default()
+        }
+    }
+
+    fn device() -> ThreadDevice {
+        let (cx, gauge) = (Cx::with_threads(1).unwrap(), Gauge::new("cpu0"));
+        ThreadDevice::start(DeviceSpec { name: "cpu0".into(), cx, gauge, routes: Routes::new(["long", "short"]) }).unwrap()
+    }
+
+    fn install(device: &ThreadDevice, node: NodeIx, engine: impl Engine + 'static) {
+        let (reply, answer) = tokio::sync::oneshot::channel();
+        let once = Mutex::new(Some(engine));
+        let make = Box::new(move |_: &Cx, _: &Arc<Gauge>| Ok(Box::new(lock(&once).take().unwrap()) as Box<dyn Engine>));
+        device.install(Install { node, make, reply });
+        answer.blocking_recv().unwrap().unwrap();
+    }
+
+    fn batch(node: NodeIx) -> DeviceCommand {
+        let (rows, sent) = (Vec::new(), Instant::now());
+        DeviceCommand::Execute(Batch { node, incarnation: Incarnation(1), rows, sent, due: None })
+    }
+
+    /// A rank with a long batch that yields until `go` is dropped, and a short one that may panic; what they say.
+    fn rank(panics: bool) -> (ThreadDevice, mpsc::Sender<()>, mpsc::Receiver<&'static str>) {
+        let (device, (said, heard), (go, gone)) = (device(), mpsc::channel(), mpsc::channel::<()>());
+        let begins = said.clone();
+        let long = move |cx: &ExecuteCx<'_>| {
+            begins.send("begins").unwrap();
+            while gone.try_recv() != Err(mpsc::TryRecvError::Disconnected) {
+                (cx.yields)();
+            }
+        };
+        install(&device, LONG, Told { act: long, said: said.clone(), name: "long" });
+        let short = move |_: &ExecuteCx<'_>| assert!(!panics, "short cannot");
+        install(&device, SHORT, Told { act: short, said, name: "short" });
+        (device, go, heard)
+    }
+
+    #[test]
+    fn a_batch_that_yields_lets_others_compute_and_keeps_its_own_commands_waiting() {
+        let (device, go, heard) = rank(false);
+        let next = || heard.recv_timeout(PATIENCE).unwrap();
+        device.send(batch(LONG));
+        assert_eq!(next(), "begins");
+        for _ in 0..3 {
+            device.send(batch(SHORT));
+            assert_eq!(next(), "short");
+        }
+        device.send(DeviceCommand::Reset(LONG, Incarnation(1)));
+        device.send(batch(SHORT));
+        assert_eq!(next(), "short");
+        drop(go);
+        assert_eq!([next(), next()], ["long", "reset"]);
+        device.stop();
+    }
+
+    #[test]
+    fn a_batch_that_panics_between_pieces_takes_the_other_not_along() {
+        let (device, go, heard) = rank(true);
+        let next = || heard.recv_timeout(PATIENCE).unwrap();
+        device.send(batch(LONG));
+        assert_eq!(next(), "begins");
+        device.send(batch(SHORT));
+        assert_eq!(next(), "reset");
+        drop(go);
+        assert_eq!(next(), "long");
+        device.stop();
+    }
 }

@@ -79,15 +79,19 @@ impl Turns {
         }
     }
 
-    /// Notes that a node's batch took so long and ended now.
-    pub(crate) fn ran(&mut self, node: usize, took: Duration, now: Instant) {
+    /// Notes that a node computed for so long: a batch, or a piece of one.
+    pub(crate) fn computed(&mut self, node: usize, took: Duration) {
         let account = &mut self.0[node];
         account.used += took;
+        let least = account.used.saturating_sub(CREDIT);
+        self.0.iter_mut().for_each(|account| account.used = account.used.max(least));
+    }
+
+    /// Notes that a node's batch ended now, and how long it took in all.
+    pub(crate) fn ended(&mut self, node: usize, took: Duration, now: Instant) {
+        let account = &mut self.0[node];
         account.batch = (account.batch * 3 + took) / 4;
         account.ended = Some(now);
-        let most = account.used;
-        let least = most.saturating_sub(CREDIT);
-        self.0.iter_mut().for_each(|account| account.used = account.used.max(least));
     }
 
     /// Notes who came back in time and who did not.
@@ -141,6 +145,11 @@ mod tests {
         Candidate { node, sent, due: None }
     }
 
+    fn ran(turns: &mut Turns, node: usize, took: Duration, now: Instant) {
+        turns.computed(node, took);
+        turns.ended(node, took, now);
+    }
+
     fn start() -> Instant {
         Instant::now() + Duration::from_secs(3600)
     }
@@ -172,7 +181,7 @@ mod tests {
             let (takes, away) = loops[node];
             now += takes;
             used[node] += takes;
-            turns.ran(node, takes, now);
+            ran(&mut turns, node, takes, now);
             comes[node] = now + away;
         }
         used.map(|used| used.as_secs_f64() / (now - begin).as_secs_f64())
@@ -196,11 +205,11 @@ mod tests {
     #[test]
     fn a_node_that_was_idle_gets_its_turn_but_not_its_past() {
         let (now, mut turns) = (start(), Turns::new(2));
-        (0..100).for_each(|_| turns.ran(0, 100 * MS, now));
+        (0..100).for_each(|_| ran(&mut turns, 0, 100 * MS, now));
         let both = [batch(0, now), batch(1, now)];
         let mut had = Duration::ZERO;
         while turns.choose(&both, now) == Turn::Run(1) {
-            turns.ran(1, 100 * MS, now);
+            ran(&mut turns, 1, 100 * MS, now);
             had += 100 * MS;
         }
         assert!(had >= CREDIT && had <= CREDIT + 100 * MS, "{had:?}");
@@ -223,8 +232,8 @@ mod tests {
         ];
         for (waiting, expected) in cases {
             let mut turns = Turns::new(3);
-            turns.ran(0, 20 * MS, now - LONGEST);
-            turns.ran(1, 20 * MS, now - LONGEST);
+            ran(&mut turns, 0, 20 * MS, now - LONGEST);
+            ran(&mut turns, 1, 20 * MS, now - LONGEST);
             assert_eq!(turns.choose(&waiting, now), Turn::Run(expected), "{waiting:?}");
         }
     }

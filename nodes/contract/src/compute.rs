@@ -33,9 +33,17 @@ pub struct ComputeCx<'a> {
     pub cx: &'a Cx,
     /// Counts the tensors on the rank.
     pub gauge: &'a Arc<Gauge>,
+    /// As [`crate::ExecuteCx::yields`].
+    pub yields: &'a dyn Fn(),
 }
 
 impl ComputeCx<'_> {
+    /// Lets other nodes of the rank compute, if it is their turn. An op that takes longer than some ten milliseconds calls
+    /// it between its pieces, or steps of streams would wait for all of it.
+    pub fn yield_now(&self) {
+        (self.yields)();
+    }
+
     /// Leases a tensor on this rank as a value.
     pub fn value(&self, tensor: Tensor) -> Value {
         Value::Tensor(TensorRef::lease(tensor, self.gauge))

@@ -37,6 +37,8 @@ pub struct ExecuteCx<'a> {
     pub cx: &'a Cx,
     /// Counts the tensors on the rank.
     pub gauge: &'a Arc<Gauge>,
+    /// Lets other nodes of the rank compute, if it is their turn; returns when it is this one's again.
+    pub yields: &'a dyn Fn(),
 }
 
 /// What became of a row.

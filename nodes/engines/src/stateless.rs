@@ -47,7 +47,7 @@ impl Engine for StatelessEngine {
     fn execute(&mut self, rows: Vec<Row>, cx: &ExecuteCx<'_>) -> Vec<RowProgress> {
         let Some(op) = rows.first().map(|row| row.op.clone()) else { return Vec::new() };
         let op = &op;
-        let cx = ComputeCx { cx: cx.cx, gauge: cx.gauge };
+        let cx = ComputeCx { cx: cx.cx, gauge: cx.gauge, yields: cx.yields };
         let Ok(results) = guard(|| self.compute.run(op, &rows, &cx)) else {
             return rows.into_iter().map(|row| self.alone(op, row, &cx)).collect();
         };

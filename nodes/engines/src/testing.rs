@@ -34,7 +34,7 @@ impl Rank {
 
     /// Runs rows as they are.
     pub(crate) fn run_mixed(&self, engine: &mut dyn Engine, rows: Vec<Row>) -> Vec<RowProgress> {
-        engine.execute(rows, &ExecuteCx { cx: &self.cx, gauge: &self.gauge })
+        engine.execute(rows, &ExecuteCx { cx: &self.cx, gauge: &self.gauge, yields: &|| {} })
     }
 
     /// Runs one row to its end.

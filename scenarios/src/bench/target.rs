@@ -20,10 +20,14 @@ pub struct Target {
 // --- impl Target ---
 
 impl Target {
-    /// Finds the server of a URL such as `http://127.0.0.1:8000` or `http://localhost:8080/v1`.
+    /// Finds the server of a URL such as `http://127.0.0.1:8000` or `http://localhost:8080/v1`; `127.0.0.1:8000` will do.
     pub fn find(url: &str, api_key: Option<String>) -> Result<Self, StoryError> {
         let wrong = |why: &str| StoryError::Answer(format!("{url} is not a server: {why}"));
-        let rest = url.strip_prefix("http://").ok_or_else(|| wrong("it must begin with http://"))?;
+        let rest = match url.split_once("://") {
+            None => url,
+            Some(("http", rest)) => rest,
+            Some(_) => return Err(wrong("it must begin with http://")),
+        };
         let (host, base) = rest.split_once('/').unwrap_or((rest, ""));
         let base = base.trim_end_matches('/');
         // Endpoints bring their version along.
@@ -70,7 +74,8 @@ mod tests {
         assert_eq!(url("http://127.0.0.1:8000").unwrap(), "http://127.0.0.1:8000");
         assert_eq!(url("http://127.0.0.1:8080/v1/").unwrap(), "http://127.0.0.1:8080");
         assert_eq!(url("http://127.0.0.1:8080/api/v1").unwrap(), "http://127.0.0.1:8080/api");
-        assert_eq!(url("127.0.0.1:1").unwrap_err(), "127.0.0.1:1 is not a server: it must begin with http://");
+        assert_eq!(url("127.0.0.1:1").unwrap(), "http://127.0.0.1:1");
+        assert_eq!(url("https://x").unwrap_err(), "https://x is not a server: it must begin with http://");
     }
 
     #[test]

@@ -66,7 +66,7 @@ impl Nodes {
             "acoustic" => (&mut self.acoustic, "say", "sentence"),
             _ => (&mut self.vocoder, "render", "block"),
         };
-        let cx = ComputeCx { cx: &self.cx, gauge: &self.gauge };
+        let cx = ComputeCx { cx: &self.cx, gauge: &self.gauge, yields: &|| {} };
         let mut outputs = Vec::new();
         for input in inputs {
             let mut results = node.run(&op.into(), &[row(id, port, input, 5)], &cx);
@@ -133,7 +133,7 @@ fn a_row_with_a_wrong_item_fails_alone() {
     let good = row(8, "sentence", In::One(Value::text("Fine.")), 1);
     let bad = row(9, "sentence", In::One(Value::token(3)), 1);
     let Nodes { acoustic, cx, gauge, .. } = &mut *nodes;
-    let results = acoustic.run(&"say".into(), &[bad, good], &ComputeCx { cx, gauge });
+    let results = acoustic.run(&"say".into(), &[bad, good], &ComputeCx { cx, gauge, yields: &|| {} });
     assert!(results[0].is_err() && results[1].as_ref().is_ok_and(|output| !output.outputs.is_empty()));
     assert!(nodes.feed("vocoder", vec![In::One(Value::text("no block"))], 9).is_err());
 }

@@ -38,7 +38,7 @@ fn row(inputs: Vec<(&str, Value)>, max_tokens: Option<u32>) -> Row {
 
 fn encode(prompt: &mut dyn Compute, inputs: Vec<(&str, Value)>) -> Result<Vec<u32>, RowError> {
     let (cx, gauge) = (Cx::with_threads(1).unwrap(), Gauge::new("test"));
-    let cx = ComputeCx { cx: &cx, gauge: &gauge };
+    let cx = ComputeCx { cx: &cx, gauge: &gauge, yields: &|| {} };
     let output = prompt.run(&"encode".into(), &[row(inputs, None)], &cx).remove(0)?;
     Ok(output.outputs[0].1.as_tokens().unwrap().to_vec())
 }

@@ -51,15 +51,29 @@ impl EncoderNetwork {
 
     /// Encodes one window, `[frames, mels]`, as `[positions, width]`.
     pub fn forward(&self, cx: &Cx, mel: &Tensor, tap: &mut Tap<'_>) -> Result<Tensor, KernelError> {
+        self.forward_in_pieces(cx, mel, tap, &|| {})
+    }
+
+    /// [`EncoderNetwork::forward`] that calls `between` after every piece of some ten to thirty milliseconds.
+    pub fn forward_in_pieces(
+        &self,
+        cx: &Cx,
+        mel: &Tensor,
+        tap: &mut Tap<'_>,
+        between: &dyn Fn(),
+    ) -> Result<Tensor, KernelError> {
         let gelu = Epilogue { activation: Activation::GeluErf, residual: None };
         let x = ops::conv1d(cx, mel, &self.first, gelu)?;
         let placed = Epilogue { activation: Activation::GeluErf, residual: Some(&self.positions) };
         let mut x = ops::conv1d(cx, &x, &self.second, placed)?;
         tap(0, &x)?;
+        between();
         let length = x.dims()[0];
         for (i, layer) in self.layers.iter().enumerate() {
             x = layer.attention.whole(cx, (layer.attention_norm.of(&x), &x), length)?;
+            between();
             x = layer.mlp.forward(cx, layer.mlp_norm.of(&x), &x)?;
+            between();
             if i + 1 < self.layers.len() {
                 tap(i + 1, &x)?;
             }

@@ -54,7 +54,8 @@ impl EncodeOp {
         let mel = row.value("mel")?.as_tensor();
         let mel = mel.ok_or_else(|| RowError::Internal("input mel is no tensor".into()))?;
         let mut output = RowOutput::default();
-        output.push("context", cx.value(self.0.forward(cx.cx, mel, &mut |_, _| Ok(()))?));
+        let context = self.0.forward_in_pieces(cx.cx, mel, &mut |_, _| Ok(()), &|| cx.yield_now())?;
+        output.push("context", cx.value(context));
         Ok(output)
     }
 }
