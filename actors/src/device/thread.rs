@@ -178,15 +178,13 @@ impl Shared {
         let Some(command) = lock(&self.queues[at]).commands.pop_front() else { return };
         self.pending.fetch_sub(1, Ordering::SeqCst);
         let mut piece = Instant::now();
-        let own = match &command {
-            DeviceCommand::Execute(Batch { sent, due, .. }) => Candidate { node: at, sent: *sent, due: *due },
-            _ => Candidate { node: at, sent: piece, due: None },
-        };
+        let due = if let DeviceCommand::Execute(Batch { due, .. }) = &command { *due } else { None };
         serving.busy.push(at);
         let done = bench.carry_out(command, &mut |bench| {
             let left = Instant::now();
             serving.turns.computed(at, left - piece);
-            self.others(bench, serving, own);
+            // Its next piece waits from now on: a batch that has begun is not one that waited too long.
+            self.others(bench, serving, Candidate { node: at, sent: left, due });
             piece = Instant::now();
             piece - left
         });
