@@ -75,6 +75,8 @@ impl Say {
         let mut output = RowOutput::default();
         for (sentence, number) in sentences.iter().zip(first..) {
             let reading = self.reader.read(text_of(sentence)?);
+            // Reading takes as long as a step of a language model, and so does what follows.
+            cx.yield_now();
             if !reading.unread.is_empty() && row.request().outputs.contains(&Modality::Detail) {
                 output.push("unread", Value::json(json!({ "sentence": number, "unread": reading.unread })));
             }
