@@ -20,8 +20,6 @@ pub(crate) const QUAD: usize = 64;
 pub(crate) trait Isa: Copy {
     /// Sixteen lanes.
     type V: Copy;
-    /// Sixteen pairs of `bf16`: two weights of each of sixteen outputs.
-    type Pairs: Copy;
     /// Rows that tiles of linear layers come in, most first: their sums fit the registers.
     const ROW_TILES: &'static [usize];
     /// Words that a pair of activations takes in a packed row.
@@ -54,11 +52,11 @@ pub(crate) trait Isa: Copy {
     /// Widens sixteen `f16`, given as their bits.
     fn load_f16(self, x: &[u16; LANES]) -> Self::V;
     fn load_u8(self, x: &[u8; LANES]) -> Self::V;
-    fn load_pairs(self, x: &[[bf16; 2]; LANES]) -> Self::Pairs;
     /// Rounds activations to `bf16` and lays each pair of them in `PAIR_WORDS` words, from the first.
     fn round_pairs(self, x: &[f32; LANES]) -> [u32; LANES];
-    /// Adds `x[1] * w[1]`, then `x[0] * w[0]`, to each row's sum; the products are exact, each addition is rounded.
-    fn fma_pairs<const R: usize>(self, x: &[u32], w: Self::Pairs, sums: [Self::V; R]) -> [Self::V; R];
+    /// Adds `x[1] * w[1]`, then `x[0] * w[0]`, to each row's sum; the products are exact, each addition is rounded. `w` are
+    /// two weights of each of sixteen outputs.
+    fn fma_pairs<const R: usize>(self, x: &[u32], w: &[[bf16; 2]; LANES], sums: [Self::V; R]) -> [Self::V; R];
     /// Exact dot products of `R` rows of 32 bytes, above -128 and of known totals, with a block of sixteen outputs:
     /// `[8][16 outputs][4]` signed bytes.
     fn dot_bytes<const R: usize>(self, w: &[[u8; QUAD]; 8], x: &[[i8; 32]; R], totals: &[f32; R]) -> [Self::V; R];

@@ -256,7 +256,9 @@ mod tests {
     fn broken(bench: &mut Bench) -> Option<String> {
         let (rows, sent) = (Vec::new(), Instant::now());
         let batch = Batch { node: NODE, incarnation: Incarnation(1), rows, sent, due: None };
-        bench.carry_out(DeviceCommand::Execute(batch), &mut |_| Duration::ZERO).and_then(|(_, executed, _)| executed.broken)
+        bench
+            .carry_out(DeviceCommand::Execute(batch), &mut |_| Duration::ZERO)
+            .and_then(|(_, executed, _)| executed.broken)
     }
 
     fn tell(bench: &mut Bench, command: DeviceCommand) {

@@ -287,7 +287,8 @@ mod tests {
 
     fn device() -> ThreadDevice {
         let (cx, gauge) = (Cx::with_threads(1).unwrap(), Gauge::new("cpu0"));
-        ThreadDevice::start(DeviceSpec { name: "cpu0".into(), cx, gauge, routes: Routes::new(["long", "short"]) }).unwrap()
+        ThreadDevice::start(DeviceSpec { name: "cpu0".into(), cx, gauge, routes: Routes::new(["long", "short"]) })
+            .unwrap()
     }
 
     fn install(device: &ThreadDevice, node: NodeIx, engine: impl Engine + 'static) {

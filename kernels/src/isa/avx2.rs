@@ -26,7 +26,6 @@ pub(crate) unsafe fn launch<K: Kernel>(kernel: K) -> K::Out {
 // pointers come from references to whole arrays.
 impl Isa for Avx2 {
     type V = Pair;
-    type Pairs = [__m256i; 2];
     const ROW_TILES: &'static [usize] = &[6, 4, 2, 1];
     const PAIR_WORDS: usize = 2;
 
@@ -156,30 +155,28 @@ impl Isa for Avx2 {
     }
 
     #[inline(always)]
-    fn load_pairs(self, x: &[[bf16; 2]; LANES]) -> Self::Pairs {
-        // SAFETY: see above; sixteen pairs are 64 bytes.
-        unsafe {
-            let pairs: *const __m256i = x.as_ptr().cast();
-            [_mm256_loadu_si256(pairs), _mm256_loadu_si256(pairs.add(1))]
-        }
-    }
-
-    #[inline(always)]
     fn round_pairs(self, x: &[f32; LANES]) -> [u32; LANES] {
         x.map(bf16_bits)
     }
 
     #[inline(always)]
-    fn fma_pairs<const R: usize>(self, x: &[u32], w: Self::Pairs, mut sums: [Pair; R]) -> [Pair; R] {
+    fn fma_pairs<const R: usize>(self, x: &[u32], w: &[[bf16; 2]; LANES], mut sums: [Pair; R]) -> [Pair; R] {
         let Some(x) = x.as_chunks::<2>().0.first_chunk::<R>() else { return sums };
-        // One half of the weights at a time, or there are not registers enough.
-        // SAFETY: see above.
-        let half = unsafe { [odd(w[0]), odd(w[1])] };
+        // One half of the weights at a time, and read again for the other, or there are not registers enough.
+        // SAFETY: see above; sixteen pairs are 64 bytes.
+        let half = unsafe {
+            let (mask, w): (*const __m256i, *const __m256i) = (again(&ODD).as_ptr().cast(), w.as_ptr().cast());
+            let mask = _mm256_loadu_si256(mask);
+            [odd(_mm256_loadu_si256(w), mask), odd(_mm256_loadu_si256(w.add(1)), mask)]
+        };
         for (sum, x) in sums.iter_mut().zip(x) {
             *sum = self.fma(self.splat(f32::from_bits(x[1])), half, *sum);
         }
-        // SAFETY: see above.
-        let half = unsafe { [even(w[0]), even(w[1])] };
+        // SAFETY: as above.
+        let half = unsafe {
+            let w: *const __m256i = again(w).as_ptr().cast();
+            [even(_mm256_loadu_si256(w)), even(_mm256_loadu_si256(w.add(1)))]
+        };
         for (sum, x) in sums.iter_mut().zip(x) {
             *sum = self.fma(self.splat(f32::from_bits(x[0])), half, *sum);
         }
@@ -251,11 +248,14 @@ fn power(n: __m256) -> __m256 {
     _mm256_castsi256_ps(_mm256_slli_epi32::<23>(biased))
 }
 
+/// Masks the second of each pair. It lies in memory: made from a constant, it would be a blend that takes a register more.
+static ODD: [u32; 8] = [0xffff_0000; 8];
+
 /// The second of each pair, widened.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn odd(pairs: __m256i) -> __m256 {
-    _mm256_castsi256_ps(_mm256_and_si256(pairs, _mm256_set1_epi32(0xffff_0000_u32 as i32)))
+fn odd(pairs: __m256i, mask: __m256i) -> __m256 {
+    _mm256_castsi256_ps(_mm256_and_si256(pairs, mask))
 }
 
 /// The first of each pair, widened.

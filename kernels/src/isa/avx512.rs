@@ -36,7 +36,6 @@ pub(crate) unsafe fn launch_dot<K: Kernel>(kernel: K) -> K::Out {
 // features; the pointers come from references to whole arrays.
 impl<const DOT: bool> Isa for Avx512<DOT> {
     type V = __m512;
-    type Pairs = __m512i;
     const ROW_TILES: &'static [usize] = &[16, 8, 4, 1];
     const PAIR_WORDS: usize = 1;
 
@@ -155,12 +154,6 @@ impl<const DOT: bool> Isa for Avx512<DOT> {
     }
 
     #[inline(always)]
-    fn load_pairs(self, x: &[[bf16; 2]; LANES]) -> Self::Pairs {
-        // SAFETY: see above; sixteen pairs are 64 bytes.
-        unsafe { _mm512_loadu_si512(x.as_ptr().cast()) }
-    }
-
-    #[inline(always)]
     fn round_pairs(self, x: &[f32; LANES]) -> [u32; LANES] {
         let (bits, mut words) = (x.map(bf16_bits), [0; LANES]);
         for (word, pair) in words.iter_mut().zip(bits.as_chunks::<2>().0) {
@@ -170,9 +163,11 @@ impl<const DOT: bool> Isa for Avx512<DOT> {
     }
 
     #[inline(always)]
-    fn fma_pairs<const R: usize>(self, x: &[u32], w: Self::Pairs, mut sums: [Self::V; R]) -> [Self::V; R] {
+    fn fma_pairs<const R: usize>(self, x: &[u32], w: &[[bf16; 2]; LANES], mut sums: [Self::V; R]) -> [Self::V; R] {
         assert!(DOT, "{NO_DOTS}");
         let Some(x) = x.first_chunk::<R>() else { return sums };
+        // SAFETY: see above; sixteen pairs are 64 bytes.
+        let w = unsafe { _mm512_loadu_si512(w.as_ptr().cast()) };
         for (sum, &x) in sums.iter_mut().zip(x) {
             // SAFETY: see above; both types are 64 bytes in which every bit pattern is a value.
             *sum = unsafe {

@@ -18,7 +18,6 @@ impl Portable {
 
 impl Isa for Portable {
     type V = [f32; LANES];
-    type Pairs = [[bf16; 2]; LANES];
     const ROW_TILES: &'static [usize] = &[2, 1];
     const PAIR_WORDS: usize = 2;
 
@@ -111,17 +110,12 @@ impl Isa for Portable {
     }
 
     #[inline(always)]
-    fn load_pairs(self, x: &[[bf16; 2]; LANES]) -> Self::Pairs {
-        *x
-    }
-
-    #[inline(always)]
     fn round_pairs(self, x: &[f32; LANES]) -> [u32; LANES] {
         x.map(bf16_bits)
     }
 
     #[inline(always)]
-    fn fma_pairs<const R: usize>(self, x: &[u32], w: Self::Pairs, mut sums: [Self::V; R]) -> [Self::V; R] {
+    fn fma_pairs<const R: usize>(self, x: &[u32], w: &[[bf16; 2]; LANES], mut sums: [Self::V; R]) -> [Self::V; R] {
         for (sum, x) in sums.iter_mut().zip(x.as_chunks::<2>().0) {
             let (low, high) = (f32::from_bits(x[0]), f32::from_bits(x[1]));
             *sum = from_fn(|i| (sum[i] + high * w[i][1].to_f32()) + low * w[i][0].to_f32());

@@ -225,7 +225,7 @@ fn multiply<S: RowSource>(
             let tiles = &row_tiles::<true>(cpu, count);
             let rows = &pairs::pack_rows(cpu, from, tiles);
             let form = Pairs { panels: panels.as_slice()?, rows, inputs };
-            Product { form, tiles, inputs, row_bytes: rows.row_bytes, outputs, finish }.run(cpu, y);
+            Product { form, tiles, inputs, row_bytes: rows.row_bytes, outputs, finish }.run_pairs(cpu, y);
         }
         Weights::Blocks(blocks) => {
             let tiles = &row_tiles::<true>(cpu, count);

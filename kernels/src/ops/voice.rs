@@ -76,8 +76,7 @@ impl Voice<'_> {
         let (sin, cos) = maths::sin_cos(isa, isa.mul(turned, isa.splat(std::f32::consts::PI)));
         let gain = maths::exp(isa, isa.min(most, part(0)));
         let (sin, cos) = (isa.mul(gain, sin), isa.mul(gain, cos));
-        let (mut to_re, mut to_im) =
-            (isa.sub(isa.mul(re, cos), isa.mul(im, sin)), isa.fma(re, sin, isa.mul(im, cos)));
+        let (mut to_re, mut to_im) = (isa.sub(isa.mul(re, cos), isa.mul(im, sin)), isa.fma(re, sin, isa.mul(im, cos)));
         if let Some(noise) = noise {
             let (gain, (re, im)) = (maths::exp(isa, isa.min(most, part(2))), apart(isa, noise));
             (to_re, to_im) = (isa.fma(gain, re, to_re), isa.fma(gain, im, to_im));

@@ -3,14 +3,16 @@
 //! A pair adds its second product, then its first, each rounded to `f32`: what `vdpbf16ps` does, and what tiers
 //! without it do in two steps. They differ where numbers are below 2^-126: the instruction takes and gives zero.
 
+use std::ops::Range;
+
 use half::bf16;
 
 use super::rows::{RowSource, Rows};
-use super::tile::{Form, RowTile, each_tile};
+use super::tile::{Form, Product, RowTile, each_tile};
 use crate::cx::Cpu;
 use crate::isa::{Isa, Kernel, LANES};
 use crate::pool::Disjoint;
-use crate::scratch::Scratch;
+use crate::scratch::{Scratch, with_rows};
 
 /// Panels `[K/2][16][2]` beside [`PackedPairs`].
 pub(super) struct Pairs<'a> {
@@ -100,13 +102,100 @@ impl Form for Pairs<'_> {
         let mut columns = [[isa.splat(0.0); R]; P];
         for (k, x) in rows.chunks_exact(R * words).enumerate() {
             for (sums, panel) in columns.iter_mut().zip(&panels) {
-                *sums = isa.fma_pairs(x, isa.load_pairs(&panel[k]), *sums);
+                *sums = isa.fma_pairs(x, &panel[k], *sums);
             }
         }
         let mut sums = [[isa.splat(0.0); P]; R];
         for (p, column) in columns.iter().enumerate() {
             for (sums, &sum) in sums.iter_mut().zip(column) {
                 sums[p] = sum;
+            }
+        }
+        sums
+    }
+}
+
+/// Tiles of a task from which on its panels are unpacked to `f32` first, where pairs are taken in two steps.
+const UNPACKED: usize = 3;
+
+// --- impl Product ---
+
+impl Product<'_, Pairs<'_>> {
+    /// [`Product::run`]; the same bits, whether panels are unpacked or not.
+    pub(super) fn run_pairs(&self, cpu: Cpu<'_>, y: &mut [f32]) {
+        if cpu.launch(PairWords) == 1 || self.tiles.len() < UNPACKED {
+            return self.run(cpu, y);
+        }
+        self.each_task(cpu, y, |panels, tiles, y| {
+            with_rows(|panel| cpu.launch(UnpackedTask { product: self, panels, tiles, y, panel }));
+        });
+    }
+}
+
+/// One task: some tiles of rows times some panels, each of which is widened once for all tiles.
+struct UnpackedTask<'a> {
+    product: &'a Product<'a, Pairs<'a>>,
+    panels: Range<usize>,
+    tiles: &'a [RowTile],
+    y: &'a Disjoint<'a, f32>,
+    /// Room for a panel.
+    panel: &'a mut Vec<f32>,
+}
+
+impl Kernel for UnpackedTask<'_> {
+    const DOTS: bool = true;
+    type Out = ();
+
+    #[inline(always)]
+    fn run<I: Isa>(self, isa: I) {
+        let form = &self.product.form;
+        let size = form.inputs.div_ceil(2) * 2 * LANES;
+        self.panel.resize(size, 0.0);
+        for index in self.panels.clone() {
+            let pairs = form.panels[index * size..][..size].as_chunks::<2>().0.as_chunks::<LANES>().0;
+            for (pairs, wide) in pairs.iter().zip(self.panel.as_chunks_mut::<{ 2 * LANES }>().0) {
+                // The second of a pair is added first.
+                for (lane, pair) in pairs.iter().enumerate() {
+                    let [first, second] = pair.map(|weight| f32::from_bits(u32::from(weight.to_bits()) << 16));
+                    (wide[lane], wide[LANES + lane]) = (second, first);
+                }
+            }
+            let panel = self.panel.as_chunks::<LANES>().0.as_chunks::<2>().0;
+            for tile in self.tiles {
+                let (product, at, y) = (self.product, (tile.first, index), self.y);
+                if I::ROW_TILES[0] >= 6 {
+                    match tile.rows {
+                        6 => product.store(isa, at, &form.sums_of::<I, 6>(isa, tile.first, panel), y),
+                        4 => product.store(isa, at, &form.sums_of::<I, 4>(isa, tile.first, panel), y),
+                        2 => product.store(isa, at, &form.sums_of::<I, 2>(isa, tile.first, panel), y),
+                        _ => product.store(isa, at, &form.sums_of::<I, 1>(isa, tile.first, panel), y),
+                    }
+                } else {
+                    match tile.rows {
+                        2 => product.store(isa, at, &form.sums_of::<I, 2>(isa, tile.first, panel), y),
+                        _ => product.store(isa, at, &form.sums_of::<I, 1>(isa, tile.first, panel), y),
+                    }
+                }
+            }
+        }
+    }
+}
+
+// --- impl Pairs ---
+
+impl Pairs<'_> {
+    /// The sums of `R` rows with an unpacked panel, `[K/2][second, first][16]`.
+    #[inline(always)]
+    fn sums_of<I: Isa, const R: usize>(&self, isa: I, first: usize, panel: &[[[f32; LANES]; 2]]) -> [[I::V; 1]; R] {
+        let words = I::PAIR_WORDS * R;
+        let rows = &self.rows.words[first * panel.len() * I::PAIR_WORDS..][..panel.len() * words];
+        let mut sums = [[isa.splat(0.0)]; R];
+        for (x, weights) in rows.chunks_exact(words).zip(panel) {
+            for (second, weights) in [1, 0].into_iter().zip(weights) {
+                let weights = isa.load(weights);
+                for (r, sum) in sums.iter_mut().enumerate() {
+                    sum[0] = isa.fma(isa.splat(f32::from_bits(x[2 * r + second])), weights, sum[0]);
+                }
             }
         }
         sums

@@ -103,8 +103,18 @@ impl<const DOTS: bool> Kernel for Heights<DOTS> {
 // --- impl Product ---
 
 impl<F: Form> Product<'_, F> {
-    /// Splits the output in groups of panels times blocks of rows, one task each.
+    /// Computes the product.
     pub(super) fn run(&self, cpu: Cpu<'_>, y: &mut [f32]) {
+        self.each_task(cpu, y, |panels, tiles, y| cpu.launch(Task { product: self, panels, tiles, y }));
+    }
+
+    /// Splits the output in groups of panels times blocks of rows, one task each, and finishes what `compute` stores.
+    pub(super) fn each_task(
+        &self,
+        cpu: Cpu<'_>,
+        y: &mut [f32],
+        compute: impl Fn(Range<usize>, &[RowTile], &Disjoint<'_, f32>) + Sync,
+    ) {
         let panels = self.outputs.div_ceil(LANES);
         let tallest = self.tiles.first().map_or(1, |tile| tile.rows);
         let per_block = (BLOCK / (tallest * self.row_bytes).max(1)).clamp(1, self.tiles.len().max(1));
@@ -118,13 +128,32 @@ impl<F: Form> Product<'_, F> {
             let (start, first) = ((task / blocks) * group, (task % blocks) * per_block);
             let (panels, y) = (start..panels.min(start + group), &y);
             let tiles = &self.tiles[first..self.tiles.len().min(first + per_block)];
-            cpu.launch(Task { product: self, panels: panels.clone(), tiles, y });
+            compute(panels.clone(), tiles, y);
             if !self.finish.is_nothing() {
                 let rows = tiles[0].first..tiles.iter().map(|tile| tile.first + tile.rows).max().unwrap_or(0);
                 let columns = panels.start * LANES..self.outputs.min(panels.end * LANES);
                 cpu.launch(FinishBlock { finish: &self.finish, rows, columns, outputs: self.outputs, y });
             }
         });
+    }
+
+    /// Stores the sums of `R` rows from `first` with `P` panels from `panel`, which are the caller's alone.
+    #[inline(always)]
+    pub(super) fn store<I: Isa, const R: usize, const P: usize>(
+        &self,
+        isa: I,
+        (first, panel): (usize, usize),
+        sums: &[[I::V; P]; R],
+        y: &Disjoint<'_, f32>,
+    ) {
+        for (r, sums) in sums.iter().enumerate() {
+            for (p, &sum) in sums.iter().enumerate() {
+                let column = (panel + p) * LANES;
+                let at = (first + r) * self.outputs + column;
+                // SAFETY: tasks own disjoint blocks of the output, and a task stores one run at a time.
+                isa.store_part(sum, unsafe { y.part(at, LANES.min(self.outputs - column)) });
+            }
+        }
     }
 }
 
@@ -194,15 +223,7 @@ impl<F: Form> Task<'_, F> {
     fn panels<I: Isa, const R: usize, const P: usize>(&self, isa: I, tile: RowTile, panel: usize, step: usize) {
         for panel in (panel..panel + step).step_by(P) {
             let sums = self.product.form.sums::<I, R, P>(isa, tile.first, panel);
-            for (r, sums) in sums.iter().enumerate() {
-                for (p, &sum) in sums.iter().enumerate() {
-                    let column = (panel + p) * LANES;
-                    let count = LANES.min(self.product.outputs - column);
-                    let at = (tile.first + r) * self.product.outputs + column;
-                    // SAFETY: tasks own disjoint blocks of the output, and a task stores one run at a time.
-                    isa.store_part(sum, unsafe { self.y.part(at, count) });
-                }
-            }
+            self.product.store(isa, (tile.first, panel), &sums, self.y);
         }
     }
 }

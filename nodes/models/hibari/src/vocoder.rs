@@ -49,13 +49,8 @@ impl Vocoder {
         let f0 = ops::columns(cx, &block.rows, DECODER_IN..DECODER_IN + 1)?;
         sound.f0.extend(f0.f32s()?);
         let completed = block.sound();
-        let span = Span {
-            start: completed.start,
-            total: block.total,
-            head: &head,
-            f0: &sound.f0,
-            f0_start: sound.f0_start,
-        };
+        let span =
+            Span { start: completed.start, total: block.total, head: &head, f0: &sound.f0, f0_start: sound.f0_start };
         let noise = seed.map(|seed| NoiseKey { seed, stream: block.sentence });
         let samples = self.synth.render(cx, &mut sound.tail, span, noise)?;
         // The next span looks back at the last frame of this one.
