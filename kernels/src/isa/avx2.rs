@@ -1,6 +1,6 @@
 //! Lanes as two 256-bit registers.
 
-use std::arch::x86_64::*;
+use std::arch::{asm, x86_64::*};
 
 use half::bf16;
 
@@ -184,54 +184,179 @@ impl Isa for Avx2 {
     }
 
     #[inline(always)]
-    fn dot_bytes<const R: usize>(self, w: &[[u8; QUAD]; 8], x: &[[i8; 32]; R], _: &[f32; R]) -> [Pair; R] {
-        // SAFETY: see above; a quad is two registers, four bytes of a row are read at a multiple of four below 32.
+    fn bytes(self, halves: [Pair; 2]) -> [i8; 32] {
+        let mut out = [0; 32];
+        // SAFETY: see above; the array is 32 bytes.
         unsafe {
-            let (ones, mut out) = (_mm256_set1_epi16(1), [self.splat(0.0); R]);
-            // Eight outputs at a time: sums of all sixteen would not fit the registers.
-            for half in 0..2 {
-                let (x, mut sums) = (again(x), [_mm256_setzero_si256(); R]);
-                for (quad, w) in w.iter().enumerate() {
-                    let w = _mm256_loadu_si256(w.as_ptr().cast::<__m256i>().add(half));
-                    let size = _mm256_abs_epi8(w);
-                    for (sum, x) in sums.iter_mut().zip(x) {
-                        // Sizes times x with the weight's sign: two such products fit 16 bits.
-                        let pairs = _mm256_maddubs_epi16(size, _mm256_sign_epi8(four(x, quad), w));
-                        *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(pairs, ones));
-                    }
-                }
-                for (out, sum) in out.iter_mut().zip(sums) {
-                    out[half] = _mm256_cvtepi32_ps(sum);
-                }
-            }
-            out
+            let [[a, b], [c, d]] = halves;
+            let first = _mm256_packs_epi32(_mm256_cvtps_epi32(a), _mm256_cvtps_epi32(b));
+            let second = _mm256_packs_epi32(_mm256_cvtps_epi32(c), _mm256_cvtps_epi32(d));
+            // Packing keeps to halves of registers: fours of bytes lie as below.
+            let order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+            let bytes = _mm256_permutevar8x32_epi32(_mm256_packs_epi16(first, second), order);
+            _mm256_storeu_si256(out.as_mut_ptr().cast(), bytes);
+        }
+        out
+    }
+
+    #[inline(always)]
+    fn sum(self, v: Pair) -> f32 {
+        // SAFETY: see above.
+        unsafe {
+            let eight = _mm256_add_ps(v[0], v[1]);
+            let four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps::<1>(eight));
+            let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+            _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)))
         }
     }
 
     #[inline(always)]
-    fn dot_halves<const R: usize>(self, w: &[[u8; QUAD]; 4], x: &[[i8; 32]; R]) -> [Pair; R] {
-        // SAFETY: as in `dot_bytes`.
+    fn greatest(self, v: Pair) -> f32 {
+        // SAFETY: see above. What is no number in the first operand is left out.
         unsafe {
-            let (low, ones, mut out) = (_mm256_set1_epi8(15), _mm256_set1_epi16(1), [self.splat(0.0); R]);
-            // Eight outputs at a time: sums of all sixteen would not fit the registers.
-            for half in 0..2 {
-                let (x, mut sums) = (again(x), [_mm256_setzero_si256(); R]);
-                for (quad, w) in w.iter().enumerate() {
-                    let w = _mm256_loadu_si256(w.as_ptr().cast::<__m256i>().add(half));
-                    let first = _mm256_and_si256(w, low);
-                    let second = _mm256_and_si256(_mm256_srli_epi16::<4>(w), low);
-                    for (sum, x) in sums.iter_mut().zip(x) {
-                        // Eight sums of two products of 15 * 127 fit 16 bits.
-                        *sum = _mm256_add_epi16(*sum, _mm256_maddubs_epi16(first, four(x, quad)));
-                        *sum = _mm256_add_epi16(*sum, _mm256_maddubs_epi16(second, four(x, quad + 4)));
+            let least = _mm256_set1_ps(f32::NEG_INFINITY);
+            let eight = _mm256_max_ps(v[0], _mm256_max_ps(v[1], least));
+            let four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps::<1>(eight));
+            let two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+            _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)))
+        }
+    }
+
+    #[inline(always)]
+    fn dot_lifted<const R: usize>(self, w: &[[u8; QUAD]; 8], x: &[[i8; 32]; R]) -> [Pair; R] {
+        let mut sums = self.zeros::<R, 2>();
+        for (quad, w) in w.iter().enumerate() {
+            // SAFETY: see above; a quad is two registers.
+            unsafe {
+                let (w, ones) = (self.eights::<2>(w, 0), _mm256_set1_epi16(1));
+                for (sums, x) in sums.iter_mut().zip(x) {
+                    let x = four(x, quad);
+                    for (sum, &w) in sums.iter_mut().zip(&w) {
+                        let products = _mm256_madd_epi16(_mm256_maddubs_epi16(x, w), ones);
+                        *sum = in_turn(_mm256_add_epi32(*sum, products));
                     }
                 }
-                for (out, sum) in out.iter_mut().zip(sums) {
-                    out[half] = _mm256_cvtepi32_ps(_mm256_madd_epi16(sum, ones));
+            }
+        }
+        self.floats([&sums])
+    }
+
+    #[inline(always)]
+    fn dot_bytes<const R: usize>(self, w: &[[u8; QUAD]; 8], x: &[[i8; 32]; R], _: &[f32; R]) -> [Pair; R] {
+        if R > 4 {
+            return self.floats([&self.signed::<R, 1>(w, x, 0), &self.signed(w, x, 1)]);
+        }
+        self.floats([&self.signed::<R, 2>(w, x, 0)])
+    }
+
+    #[inline(always)]
+    fn dot_halves<const R: usize>(self, w: &[[u8; QUAD]; 4], x: &[[i8; 32]; R]) -> [Pair; R] {
+        if R > 4 {
+            return self.floats([&self.nibbles::<R, 1>(w, x, 0), &self.nibbles(w, x, 1)]);
+        }
+        self.floats([&self.nibbles::<R, 2>(w, x, 0)])
+    }
+}
+
+/// Sums of `R` rows with eight outputs, or sixteen.
+type Sums<const R: usize, const H: usize> = [[__m256i; H]; R];
+
+// --- impl Avx2 ---
+
+// SAFETY of every block below: as above.
+impl Avx2 {
+    #[inline(always)]
+    fn zeros<const R: usize, const H: usize>(self) -> Sums<R, H> {
+        // SAFETY: see above.
+        [[unsafe { _mm256_setzero_si256() }; H]; R]
+    }
+
+    /// A quad's weights of all outputs, or of one eight.
+    #[inline(always)]
+    fn eights<const H: usize>(self, w: &[u8; QUAD], first: usize) -> [__m256i; H] {
+        let mut eights = [self.zeros::<1, 1>()[0][0]; H];
+        for (eight, w) in eights.iter_mut().zip(&w.as_chunks::<32>().0[first..]) {
+            // SAFETY: see above.
+            *eight = unsafe { _mm256_loadu_si256(w.as_ptr().cast()) };
+        }
+        eights
+    }
+
+    /// Sums of signed bytes. Those of many rows with all sixteen outputs would not fit the registers.
+    #[inline(always)]
+    fn signed<const R: usize, const H: usize>(
+        self,
+        w: &[[u8; QUAD]; 8],
+        x: &[[i8; 32]; R],
+        first: usize,
+    ) -> Sums<R, H> {
+        let mut sums = self.zeros();
+        for (quad, w) in w.iter().enumerate() {
+            for (half, w) in self.eights::<H>(w, first).into_iter().enumerate() {
+                // SAFETY: see above.
+                unsafe {
+                    let (size, ones) = (_mm256_abs_epi8(w), _mm256_set1_epi16(1));
+                    for (sums, x) in sums.iter_mut().zip(x) {
+                        // Sizes times x with the weight's sign: two such products fit 16 bits.
+                        let pairs = _mm256_maddubs_epi16(size, _mm256_sign_epi8(four(x, quad), w));
+                        sums[half] = in_turn(_mm256_add_epi32(sums[half], _mm256_madd_epi16(pairs, ones)));
+                    }
                 }
             }
-            out
         }
+        sums
+    }
+
+    /// Sums of half bytes.
+    #[inline(always)]
+    fn nibbles<const R: usize, const H: usize>(
+        self,
+        w: &[[u8; QUAD]; 4],
+        x: &[[i8; 32]; R],
+        first: usize,
+    ) -> Sums<R, H> {
+        let mut sums = self.zeros();
+        // SAFETY: see above.
+        unsafe {
+            let (low, ones) = (_mm256_set1_epi8(15), _mm256_set1_epi16(1));
+            for (quad, w) in w.iter().enumerate() {
+                let mut w = self.eights::<H>(w, first);
+                for quad in [quad, quad + 4] {
+                    let mut part = w;
+                    for (part, w) in part.iter_mut().zip(&mut w) {
+                        *part = _mm256_and_si256(*w, low);
+                        *w = _mm256_srli_epi16::<4>(*w);
+                    }
+                    for (sums, x) in sums.iter_mut().zip(x) {
+                        let x = four(x, quad);
+                        for (sum, &part) in sums.iter_mut().zip(&part) {
+                            // Eight sums of two products of 15 * 127 fit 16 bits.
+                            *sum = in_turn(_mm256_add_epi16(*sum, _mm256_maddubs_epi16(part, x)));
+                        }
+                    }
+                }
+            }
+            for sum in sums.as_flattened_mut() {
+                *sum = _mm256_madd_epi16(*sum, ones);
+            }
+        }
+        sums
+    }
+
+    /// The sums as floats, of both eights at once or one after the other.
+    #[inline(always)]
+    fn floats<const R: usize, const H: usize, const N: usize>(self, parts: [&Sums<R, H>; N]) -> [Pair; R] {
+        const { assert!(H * N == 2) };
+        let mut out = [self.splat(0.0); R];
+        for (part, sums) in parts.into_iter().enumerate() {
+            for (out, sums) in out.iter_mut().zip(sums) {
+                for (half, &sum) in sums.iter().enumerate() {
+                    // SAFETY: see above.
+                    out[part * H + half] = unsafe { _mm256_cvtepi32_ps(sum) };
+                }
+            }
+        }
+        out
     }
 }
 
@@ -273,9 +398,12 @@ fn four(x: &[i8; 32], quad: usize) -> __m256i {
     _mm256_set1_epi32(i32::from_le_bytes(bytes))
 }
 
-/// The same rows, which the compiler takes for others: it would keep what it read of them the first time, and has not the
-/// registers.
-#[inline(always)]
-fn again<T>(x: &T) -> &T {
-    std::hint::black_box(x)
+/// The same sum, which the compiler takes for another, made here and now: it would add in trees, row by row, and has not the
+/// registers for the weights of all quads.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn in_turn(mut sum: __m256i) -> __m256i {
+    // SAFETY: there is no instruction.
+    unsafe { asm!("/* {0} */", inout(ymm_reg) sum, options(nomem, nostack, preserves_flags)) };
+    sum
 }

@@ -200,6 +200,22 @@ impl<const DOT: bool> Isa for Avx512<DOT> {
     }
 
     #[inline(always)]
+    fn dot_lifted<const R: usize>(self, w: &[[u8; QUAD]; 8], x: &[[i8; 32]; R]) -> [Self::V; R] {
+        assert!(DOT, "{NO_DOTS}");
+        // SAFETY: see above; a quad is one register.
+        unsafe {
+            let mut sums = [_mm512_setzero_si512(); R];
+            for (quad, w) in w.iter().enumerate() {
+                let w = _mm512_loadu_si512(w.as_ptr().cast());
+                for (sum, x) in sums.iter_mut().zip(x) {
+                    *sum = _mm512_dpbusd_epi32(*sum, four(x, quad), w);
+                }
+            }
+            floats(self, sums)
+        }
+    }
+
+    #[inline(always)]
     fn dot_halves<const R: usize>(self, w: &[[u8; QUAD]; 4], x: &[[i8; 32]; R]) -> [Self::V; R] {
         assert!(DOT, "{NO_DOTS}");
         // SAFETY: as in `dot_bytes`.

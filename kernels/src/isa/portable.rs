@@ -133,6 +133,16 @@ impl Isa for Portable {
     }
 
     #[inline(always)]
+    fn dot_lifted<const R: usize>(self, w: &[[u8; QUAD]; 8], x: &[[i8; 32]; R]) -> [Self::V; R] {
+        let x = x.map(|x| x.map(i8::cast_unsigned));
+        let mut sums = [[0i32; LANES]; R];
+        for (quad, w) in w.iter().enumerate() {
+            add_quad(&w.map(u8::cast_signed), quad, &x, &mut sums);
+        }
+        sums.map(|sums| sums.map(|sum| sum as f32))
+    }
+
+    #[inline(always)]
     fn dot_halves<const R: usize>(self, w: &[[u8; QUAD]; 4], x: &[[i8; 32]; R]) -> [Self::V; R] {
         let mut sums = [[0i32; LANES]; R];
         for (quad, w) in w.iter().enumerate() {
@@ -144,11 +154,16 @@ impl Isa for Portable {
 }
 
 #[inline(always)]
-fn add_quad<const R: usize>(w: &[i8; QUAD], quad: usize, x: &[[i8; 32]; R], sums: &mut [[i32; LANES]; R]) {
+fn add_quad<X: Copy + Into<i32>, const R: usize>(
+    w: &[i8; QUAD],
+    quad: usize,
+    x: &[[X; 32]; R],
+    sums: &mut [[i32; LANES]; R],
+) {
     for (sums, x) in sums.iter_mut().zip(x) {
         for (sum, w) in sums.iter_mut().zip(w.as_chunks::<4>().0) {
             for (&w, &x) in w.iter().zip(&x[4 * quad..][..4]) {
-                *sum += i32::from(w) * i32::from(x);
+                *sum += i32::from(w) * x.into();
             }
         }
     }

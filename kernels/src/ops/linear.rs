@@ -229,8 +229,9 @@ fn multiply<S: RowSource>(
         }
         Weights::Blocks(blocks) => {
             let tiles = &row_tiles::<true>(cpu, count);
-            let rows = &blocks::pack_rows(cpu, from, tiles);
-            let form = BlockProduct { kind: blocks.kind, panels: blocks.panels.as_slice()?, rows };
+            let lifted = blocks.lifted_for(count)?;
+            let rows = &blocks::pack_rows(cpu, from, tiles, lifted.is_some());
+            let form = BlockProduct { kind: blocks.kind, panels: blocks.panels.as_slice()?, lifted, rows };
             Product { form, tiles, inputs, row_bytes: rows.row_bytes(), outputs, finish }.run(cpu, y);
         }
         Weights::Placed(placed) => return Err(placed.elsewhere()),

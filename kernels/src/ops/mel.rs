@@ -9,6 +9,9 @@ pub const MEL_N_FFT: usize = 400;
 /// Samples from one of Whisper's frames to the next.
 pub const MEL_HOP: usize = 160;
 
+/// What is less is counted as this, of power.
+const LEAST: f32 = 1e-10;
+
 /// The log-mel spectrogram for one set of filters. Make it once.
 #[derive(Clone, Debug)]
 pub struct LogMel {
@@ -61,12 +64,15 @@ impl LogMel {
             for (power, bin) in power.iter_mut().zip(spectrum) {
                 *power = bin.norm_sqr();
             }
+            if power.iter().all(|power| *power == 0.0) {
+                return out.fill(LEAST.log10());
+            }
             for (out, band) in out.iter_mut().zip(&self.filters) {
-                *out = sum_of_products(&band.weights, &power[band.first..]).max(1e-10).log10();
+                *out = sum_of_products(&band.weights, &power[band.first..]).max(LEAST).log10();
             }
         })?;
         let items = out.f32s_mut()?;
-        let floor = items.iter().copied().fold(f32::NEG_INFINITY, f32::max) - 8.0;
+        let floor = greatest(items) - 8.0;
         for item in items {
             *item = (item.max(floor) + 4.0) / 4.0;
         }
@@ -90,6 +96,17 @@ impl Band {
         whole[self.first..][..self.weights.len()].copy_from_slice(&self.weights);
         whole
     }
+}
+
+/// Sixteen running maxima, which the compiler makes vectors.
+fn greatest(items: &[f32]) -> f32 {
+    let mut most = [f32::NEG_INFINITY; 16];
+    for items in items.chunks(16) {
+        for (most, &x) in most.iter_mut().zip(items) {
+            *most = most.max(x);
+        }
+    }
+    most.into_iter().fold(f32::NEG_INFINITY, f32::max)
 }
 
 /// Eight running sums: the order is fixed, and the compiler can use vectors.

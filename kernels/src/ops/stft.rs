@@ -153,12 +153,13 @@ impl Stft {
             let mut frame = self.forward.make_input_vec();
             let (mut bins, mut scratch) = (self.forward.make_output_vec(), self.forward.make_scratch_vec());
             for index in task * GRAIN..frames.min((task + 1) * GRAIN) {
-                for (i, (x, w)) in frame.iter_mut().zip(&*self.window).enumerate() {
-                    *x = self.sample(signal, index * self.hop + i) * w;
+                self.cut(signal, index * self.hop, &mut frame);
+                if frame.iter().all(|x| *x == 0.0) {
+                    bins.fill(Complex::default());
+                } else {
+                    let done = self.forward.process_with_scratch(&mut frame, &mut bins, &mut scratch);
+                    done.expect("invariant: the lengths come from the plan");
                 }
-                self.forward
-                    .process_with_scratch(&mut frame, &mut bins, &mut scratch)
-                    .expect("invariant: the lengths come from the plan");
                 // SAFETY: a frame belongs to one task.
                 take(&bins, unsafe { out.part(index * width, width) });
             }
@@ -187,6 +188,23 @@ impl Stft {
 
     fn side(&self) -> usize {
         if self.edges == Edges::None { 0 } else { self.window.len() / 2 }
+    }
+
+    /// Writes the windowed frame that begins at `place` of the signal with its edges.
+    fn cut(&self, signal: &[f32], place: usize, frame: &mut [f32]) {
+        let inner = place.checked_sub(self.side()).and_then(|start| signal.get(start..start + frame.len()));
+        match inner {
+            Some(inner) => {
+                for ((out, x), w) in frame.iter_mut().zip(inner).zip(&*self.window) {
+                    *out = x * w;
+                }
+            }
+            None => {
+                for (i, (out, w)) in frame.iter_mut().zip(&*self.window).enumerate() {
+                    *out = self.sample(signal, place + i) * w;
+                }
+            }
+        }
     }
 
     /// The sample at `place` of the signal with its edges.

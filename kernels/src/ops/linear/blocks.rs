@@ -4,13 +4,16 @@
 //! of a block are exact in integers, whatever the tier; blocks are added in `f32`, first to last.
 //!
 //! Panels hold sixteen outputs: first the scales of all blocks, then their weights, so that both are read in one run.
+//!
+//! Where weights of bytes allow it ([`Blocks::lifted`]) the activations of some rows at once are lifted by 127: unsigned, they
+//! take fewer instructions, and what that adds to a block's products is taken away from their exact sum.
 
 use half::f16;
 
 use super::rows::{RowSource, Rows};
 use super::tile::{Form, RowTile, each_tile};
 use crate::cx::Cpu;
-use crate::isa::{Isa, Kernel, LANES, QUAD};
+use crate::isa::{Isa, Kernel, LANES, PAIR, QUAD};
 use crate::pool::Disjoint;
 use crate::scratch::Scratch;
 use crate::{KernelError, Tensor};
@@ -21,6 +24,10 @@ pub(super) const BLOCK: usize = 32;
 pub(super) const SUPER: usize = 8;
 /// Bytes of the scales that [`SUPER`] blocks share: two `f16` of sixteen outputs each, then two bytes per block.
 pub(super) const SUPER_BYTES: usize = 4 * LANES + SUPER * 2 * LANES;
+/// What is added to activations that are lifted.
+const LIFT: i8 = 127;
+/// Rows that are worth lifting: fewer wait for the weights, and need not read [`Blocks::lifted`] too.
+const LIFTED_ROWS: usize = 4;
 
 /// How the weights of a block are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +48,9 @@ pub(super) struct Blocks {
     pub(super) kind: Kind,
     /// `[panels][panel_bytes]`.
     pub(super) panels: Tensor,
+    /// Of [`Kind::Bytes`] of which no two neighbours, from an even place, add up to more than [`PAIR`]: what lifted
+    /// activations are to be less in each block, `[panels][blocks][16]`.
+    lifted: Option<Tensor>,
 }
 
 /// Rows in blocks of eight-bit numbers: per tile `[blocks][rows]`.
@@ -55,6 +65,8 @@ pub(super) struct PackedBlocks {
 pub(super) struct BlockProduct<'a> {
     pub(super) kind: Kind,
     pub(super) panels: &'a [u8],
+    /// Of lifted rows: as [`Blocks::lifted`].
+    pub(super) lifted: Option<&'a [[f32; LANES]]>,
     pub(super) rows: &'a PackedBlocks,
 }
 
@@ -128,16 +140,47 @@ impl Blocks {
                 fill(panel, scales, quants);
             }
         })?;
-        Ok(Self { kind, panels })
+        let lifted = if kind == Kind::Bytes { lifted(panels.as_slice()?, (outputs, count))? } else { None };
+        Ok(Self { kind, panels, lifted })
     }
+
+    /// As [`Blocks::lifted`], if so many rows are to be lifted.
+    pub(super) fn lifted_for(&self, rows: usize) -> Result<Option<&[[f32; LANES]]>, KernelError> {
+        let lifted = self.lifted.as_ref().filter(|_| rows >= LIFTED_ROWS);
+        Ok(lifted.map(Tensor::f32s).transpose()?.map(|lifted| lifted.as_chunks().0))
+    }
+}
+
+/// Returns the weights' sums times the lift, block by block, unless two neighbours are too large together.
+fn lifted(panels: &[u8], (outputs, count): (usize, usize)) -> Result<Option<Tensor>, KernelError> {
+    let size = Kind::Bytes.panel_bytes(count).max(1);
+    let scales = Kind::Bytes.scale_bytes(count);
+    let blocks = || panels.chunks_exact(size).flat_map(|panel| panel[scales..].as_chunks::<{ BLOCK * LANES }>().0);
+    let small = |pair: &[u8; 2]| pair.iter().map(|&w| i16::from(w.cast_signed())).sum::<i16>().abs() <= PAIR;
+    if !blocks().all(|block| block.as_chunks().0.iter().all(small)) {
+        return Ok(None);
+    }
+    let sums = Tensor::filled([outputs.div_ceil(LANES), count, LANES], |out: &mut [f32]| {
+        for (out, block) in out.as_chunks_mut::<LANES>().0.iter_mut().zip(blocks()) {
+            for (i, four) in block.as_chunks::<4>().0.iter().enumerate() {
+                out[i % LANES] += f32::from(LIFT) * four.iter().map(|&w| f32::from(w.cast_signed())).sum::<f32>();
+            }
+        }
+    })?;
+    Ok(Some(sums))
 }
 
 // --- rows ---
 
-/// Rounds and lays out the rows of all tiles.
-pub(super) fn pack_rows<S: RowSource>(cpu: Cpu<'_>, rows: &Rows<'_, S>, tiles: &[RowTile]) -> PackedBlocks {
+/// Rounds and lays out the rows of all tiles, lifted or not.
+pub(super) fn pack_rows<S: RowSource>(
+    cpu: Cpu<'_>,
+    rows: &Rows<'_, S>,
+    tiles: &[RowTile],
+    lifted: bool,
+) -> PackedBlocks {
     let (inputs, count) = (rows.width, tiles.iter().map(|tile| tile.rows).sum::<usize>());
-    let blocks = inputs.div_ceil(BLOCK);
+    let (blocks, lift) = (inputs.div_ceil(BLOCK), if lifted { LIFT } else { 0 });
     let (mut quants, mut scales) =
         (Scratch::<[i8; BLOCK]>::take(count * blocks), Scratch::<f32>::take(count * blocks * 2));
     let (all_quants, all_scales) = (Disjoint::new(&mut quants), Disjoint::new(&mut scales));
@@ -146,7 +189,7 @@ pub(super) fn pack_rows<S: RowSource>(cpu: Cpu<'_>, rows: &Rows<'_, S>, tiles: &
         // SAFETY: tiles are disjoint ranges of rows.
         let (quants, scales) = unsafe { (all_quants.part(start, len), all_scales.part(2 * start, 2 * len)) };
         let x = rows.get(tile.first, tile.rows, scratch);
-        cpu.launch(PackTile { x, rows: tile.rows, inputs, quants, scales });
+        cpu.launch(PackTile { x, rows: tile.rows, inputs, lift, quants, scales });
     });
     PackedBlocks { quants, scales, blocks }
 }
@@ -155,6 +198,7 @@ struct PackTile<'a> {
     x: &'a [f32],
     rows: usize,
     inputs: usize,
+    lift: i8,
     quants: &'a mut [[i8; BLOCK]],
     scales: &'a mut [f32],
 }
@@ -164,9 +208,15 @@ impl Kernel for PackTile<'_> {
 
     #[inline(always)]
     fn run<I: Isa>(self, isa: I) {
-        for (r, row) in self.x.chunks_exact(self.inputs.max(1)).enumerate() {
-            for (b, x) in row.chunks(BLOCK).enumerate() {
-                let (scale, total) = round_block(isa, x, &mut self.quants[b * self.rows + r]);
+        // In the order of what is written: its lines often lie in another core's cache.
+        for b in 0..self.inputs.div_ceil(BLOCK) {
+            let columns = b * BLOCK..self.inputs.min((b + 1) * BLOCK);
+            for r in 0..self.rows {
+                let (mut quants, scale, total) = round_block(isa, &self.x[r * self.inputs..][columns.clone()]);
+                for x in &mut quants {
+                    *x = x.wrapping_add(self.lift);
+                }
+                self.quants[b * self.rows + r] = quants;
                 self.scales[b * 2 * self.rows + r] = scale;
                 self.scales[(b * 2 + 1) * self.rows + r] = total;
             }
@@ -174,32 +224,25 @@ impl Kernel for PackTile<'_> {
     }
 }
 
-/// Rounds up to 32 numbers to eight bits; returns their scale and the sum of what they became.
+/// Rounds up to 32 numbers to eight bits; returns them, their scale, and their sum.
 #[inline(always)]
-fn round_block<I: Isa>(isa: I, x: &[f32], out: &mut [i8; BLOCK]) -> (f32, f32) {
+fn round_block<I: Isa>(isa: I, x: &[f32]) -> ([i8; BLOCK], f32, f32) {
     let (first, second) = x.split_at(x.len().min(LANES));
     let (zero, halves) = (isa.splat(0.0), [isa.load_part(first, 0.0), isa.load_part(second, 0.0)]);
     let size = isa.max(isa.sub(zero, halves[0]), halves[0]);
     let size = isa.max(size, isa.max(isa.sub(zero, halves[1]), halves[1]));
     let most = isa.greatest(size);
-    // Zero, unless something is not finite: then the scale, and with it the row, is no number.
-    let poison = isa.sum(isa.fma(halves[0], zero, isa.mul(halves[1], zero)));
-    // So little that its inverse would not be finite counts as nothing.
+    // So little that its inverse would not be finite counts as nothing, unless something is no number.
     if most < f32::MIN_POSITIVE * 128.0 {
-        out.fill(0);
-        return (poison, 0.0);
+        return ([0; BLOCK], isa.sum(isa.fma(halves[0], zero, isa.mul(halves[1], zero))), 0.0);
     }
-    let (per, bound) = (isa.splat(127.0 / most), isa.splat(127.0));
-    let mut total = zero;
-    for (half, out) in halves.iter().zip(out.as_chunks_mut::<LANES>().0) {
-        let rounded = isa.round(isa.mul(*half, per));
-        let rounded = isa.max(isa.min(rounded, bound), isa.splat(-127.0));
-        total = isa.add(total, rounded);
-        for (out, x) in out.iter_mut().zip(isa.lanes(rounded)) {
-            *out = x as i8;
-        }
-    }
-    (most / 127.0 + poison, isa.sum(total))
+    let per = isa.splat(127.0 / most);
+    let rounded = [isa.round(isa.mul(halves[0], per)), isa.round(isa.mul(halves[1], per))];
+    let total = isa.sum(isa.add(rounded[0], rounded[1]));
+    let (bound, least) = (isa.splat(127.0), isa.splat(-127.0));
+    let held = [isa.max(isa.min(rounded[0], bound), least), isa.max(isa.min(rounded[1], bound), least)];
+    // The total is no number if something is not finite: then neither is the scale, and with it the row.
+    (isa.bytes(held), most / 127.0 + total * 0.0, total)
 }
 
 // --- impl BlockProduct ---
@@ -223,12 +266,14 @@ impl Form for BlockProduct<'_> {
         let size = self.kind.panel_bytes(blocks);
         let mut sums = [[isa.splat(0.0); P]; R];
         for p in 0..P {
+            let lifted = self.lifted.map(|lifted| &lifted[(panel + p) * blocks..][..blocks]);
             let panel = self.panels[(panel + p) * size..][..size].split_at(self.kind.scale_bytes(blocks));
-            let column = match self.kind {
-                Kind::Bytes => bytes::<I, R>(isa, panel, x, scales),
-                Kind::Halves => halves::<I, R>(isa, panel, x, scales),
-                Kind::HalvesPlus => halves_plus::<I, R>(isa, panel, x, scales),
-                Kind::HalvesMin => halves_min::<I, R>(isa, panel, x, scales),
+            let column = match (self.kind, lifted) {
+                (Kind::Bytes, Some(lifted)) => lifted_bytes::<I, R>(isa, panel, lifted, x, scales),
+                (Kind::Bytes, None) => bytes::<I, R>(isa, panel, x, scales),
+                (Kind::Halves, _) => halves::<I, R>(isa, panel, x, scales),
+                (Kind::HalvesPlus, _) => halves_plus::<I, R>(isa, panel, x, scales),
+                (Kind::HalvesMin, _) => halves_min::<I, R>(isa, panel, x, scales),
             };
             for (sums, sum) in sums.iter_mut().zip(column) {
                 sums[p] = sum;
@@ -256,6 +301,32 @@ fn bytes<I: Isa, const R: usize>(
         ahead(isa, quants);
         let (dots, step) = (isa.dot_bytes(quants, x, totals), isa.load_f16(steps));
         for ((sum, &dot), &scale) in sums.iter_mut().zip(&dots).zip(scales) {
+            *sum = isa.fma(isa.mul(dot, isa.splat(scale)), step, *sum);
+        }
+    }
+    sums
+}
+
+#[inline(always)]
+fn lifted_bytes<I: Isa, const R: usize>(
+    isa: I,
+    (steps, quants): Panel<'_>,
+    lifted: &[[f32; LANES]],
+    x: &[[[i8; BLOCK]; R]],
+    scales: &[Scales<R>],
+) -> [I::V; R] {
+    let steps = bytemuck::cast_slice::<u8, u16>(steps).as_chunks::<LANES>().0.iter().zip(lifted);
+    let quants = quants.as_chunks::<QUAD>().0.as_chunks::<8>().0;
+    let mut sums = [isa.splat(0.0); R];
+    for (((quants, (steps, lifted)), x), [scales, _]) in quants.iter().zip(steps).zip(x).zip(scales) {
+        // Where there is so much to compute, asking costs more than waiting.
+        if R < 6 {
+            ahead(isa, quants);
+        }
+        let dots = isa.dot_lifted(quants, x);
+        let (step, lifted) = (isa.load_f16(steps), isa.load(lifted));
+        for ((sum, &dot), &scale) in sums.iter_mut().zip(&dots).zip(scales) {
+            let dot = isa.sub(dot, lifted);
             *sum = isa.fma(isa.mul(dot, isa.splat(scale)), step, *sum);
         }
     }

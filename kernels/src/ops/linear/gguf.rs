@@ -3,7 +3,7 @@
 use half::f16;
 
 use super::blocks::{BLOCK, Blocks, Kind, SUPER, SUPER_BYTES};
-use crate::isa::{LANES, QUAD};
+use crate::isa::{LANES, PAIR, QUAD};
 use crate::{KernelError, Shape, error::need};
 
 /// The layout of a row's blocks in a GGUF file.
@@ -92,7 +92,7 @@ pub(super) fn quantised(
             let mut place = Place { steps, quants, lane };
             for (i, x) in floats.as_chunks().0.iter().enumerate() {
                 match kind {
-                    Kind::Bytes => place.round_bytes(i, x),
+                    Kind::Bytes => place.round_pairs(i, x),
                     _ => place.round_halves(i, x),
                 }
             }
@@ -197,6 +197,29 @@ impl Place<'_> {
         self.bytes(block, x.map(|x| ((x * per).round_ties_even().clamp(-127.0, 127.0) as i8).cast_unsigned()));
     }
 
+    /// As [`Self::round_bytes`], but no two neighbours add up to more than [`PAIR`]: they are held below that, or lie on a
+    /// larger scale, whichever costs less.
+    fn round_pairs(&mut self, block: usize, x: &[f32; BLOCK]) {
+        const TRIES: u8 = 4;
+        let most = x.iter().fold(0.0f32, |most, x| most.max(x.abs())) / 127.0;
+        let pairs = x.as_chunks::<2>().0.iter().map(|[a, b]| (a + b).abs());
+        let more = (pairs.fold(0.0f32, f32::max) / f32::from(PAIR - 1) - most).max(0.0);
+        let mut best = (f32::INFINITY, f16::ZERO, [0; BLOCK]);
+        for i in 0..=if more > 0.0 { TRIES } else { 0 } {
+            let step = half_step(most + more * f32::from(i) / f32::from(TRIES));
+            let per = per_step(step);
+            let mut quants = x.map(|x| nearest((x * per).clamp(-127.0, 127.0)) as i16);
+            quants.as_chunks_mut().0.iter_mut().for_each(hold_pair);
+            let off = |(x, q): (&f32, &i16)| (x - f32::from(*q) * step.to_f32()).powi(2);
+            let error = x.iter().zip(&quants).map(off).sum::<f32>();
+            if i == 0 || error < best.0 {
+                best = (error, step, quants);
+            }
+        }
+        self.step(block, best.1.to_le_bytes());
+        self.bytes(block, best.2.map(|q| (q as i8).cast_unsigned()));
+    }
+
     /// The number of largest magnitude lands on -8: one end of the range.
     fn round_halves(&mut self, block: usize, x: &[f32; BLOCK]) {
         let most = x.iter().fold(0.0f32, |most, &x| if x.abs() > most.abs() { x } else { most });
@@ -205,6 +228,19 @@ impl Place<'_> {
         let per = per_step(step);
         self.halves(block, x.map(|x| ((x * per).round_ties_even().clamp(-8.0, 7.0) + 8.0) as u8));
     }
+}
+
+/// The nearest integer, ties to even, of small numbers: they are rounded in the adder, without a call for each.
+fn nearest(x: f32) -> f32 {
+    const SHIFT: f32 = 12_582_912.0; // 1.5 * 2^23
+    (x + SHIFT) - SHIFT
+}
+
+/// Makes both of a pair smaller, if they add up to more than they may.
+fn hold_pair(pair: &mut [i16; 2]) {
+    let [a, b] = *pair;
+    let over = ((a + b).abs() - PAIR).max(0);
+    *pair = [a - a.signum() * (over / 2), b - b.signum() * (over - over / 2)];
 }
 
 /// Returns a step as it is stored: the nearest `f16` of those that are finite, or the next larger one where the nearest is

@@ -3,7 +3,8 @@
 use half::f16;
 
 use crate::check::{close, noise, on_every_tier, random, rows_do_not_see_their_batch};
-use crate::ops::{BlockFormat, Precision, linear, pack_blocks, pack_linear};
+use crate::ops::linear::Weights;
+use crate::ops::{BlockFormat, PackedLinear, Precision, linear, pack_blocks, pack_linear};
 use crate::{Cx, Tensor};
 
 const FORMATS: [BlockFormat; 5] =
@@ -133,6 +134,44 @@ fn the_ends_of_the_ranges_do_not_overflow() {
     let packed = pack_blocks(BlockFormat::Q8_0, &bytes, (1, 32), None).unwrap();
     let x = Tensor::from_f32(vec![127.0; 32], [1, 32]).unwrap();
     on_every_tier(|cx| assert_eq!(linear(cx, &x, &packed).unwrap().f32s().unwrap(), [-128.0 * 127.0 * 32.0]));
+}
+
+/// Whether activations of some rows are lifted for these weights.
+fn lifts(packed: &PackedLinear) -> bool {
+    matches!(&packed.weights, Weights::Blocks(blocks) if blocks.lifted.is_some())
+}
+
+#[test]
+fn lifted_rows_are_exact_to_the_ends_of_what_neighbours_may_be() {
+    for (pair, lifted) in [
+        ([64, 65], true),
+        ([-64, -65], true),
+        ([127, 2], true),
+        ([-128, -1], true),
+        ([127, -128], true),
+        ([65, 65], false),
+        ([-128, -2], false),
+    ] {
+        let mut bytes = f16::ONE.to_le_bytes().to_vec();
+        bytes.extend(pair.map(i8::cast_unsigned).repeat(16));
+        let packed = pack_blocks(BlockFormat::Q8_0, &bytes, (1, 32), None).unwrap();
+        assert_eq!(lifts(&packed), lifted, "{pair:?}");
+        for x in [[127.0, 127.0], [-127.0, -127.0], [127.0, -127.0]] {
+            let want = 16.0 * (x[0] * f32::from(pair[0]) + x[1] * f32::from(pair[1]));
+            let x = Tensor::from_f32(x.repeat(5 * 16), [5, 32]).unwrap();
+            on_every_tier(|cx| assert_eq!(linear(cx, &x, &packed).unwrap().f32s().unwrap(), [want; 5]));
+        }
+    }
+}
+
+#[test]
+fn floats_become_bytes_that_may_be_lifted_and_the_result_shows_no_lift() {
+    let alike = Tensor::from_f32(vec![0.3; 40 * 96], [40, 96]).unwrap();
+    for weight in [alike, random(1, [40, 96]), random(2, [7, 70])] {
+        let packed = pack_linear(&weight, None, Precision::Q8).unwrap();
+        assert!(lifts(&packed));
+        on_every_tier(|cx| rows_do_not_see_their_batch(weight.dims()[1], |x| linear(cx, x, &packed).unwrap()));
+    }
 }
 
 #[test]
