@@ -398,6 +398,13 @@ fn four(x: &[i8; 32], quad: usize) -> __m256i {
     _mm256_set1_epi32(i32::from_le_bytes(bytes))
 }
 
+/// The same weights, which the compiler takes for others: it would keep what it read of them the first time, and has not the
+/// registers.
+#[inline(always)]
+fn again<T>(x: &T) -> &T {
+    std::hint::black_box(x)
+}
+
 /// The same sum, which the compiler takes for another, made here and now: it would add in trees, row by row, and has not the
 /// registers for the weights of all quads.
 #[inline]
