@@ -57,6 +57,8 @@ pub(crate) trait Isa: Copy {
     fn load_u8(self, x: &[u8; LANES]) -> Self::V;
     /// Rounds activations to `bf16` and lays each pair of them in `PAIR_WORDS` words, from the first.
     fn round_pairs(self, x: &[f32; LANES]) -> [u32; LANES];
+    /// Widens the second of each pair, and the first.
+    fn widen_pairs(self, w: &[[bf16; 2]; LANES]) -> [Self::V; 2];
     /// Adds `x[1] * w[1]`, then `x[0] * w[0]`, to each row's sum; the products are exact, each addition is rounded. `w` are
     /// two weights of each of sixteen outputs.
     fn fma_pairs<const R: usize>(self, x: &[u32], w: &[[bf16; 2]; LANES], sums: [Self::V; R]) -> [Self::V; R];

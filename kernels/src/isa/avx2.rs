@@ -160,6 +160,17 @@ impl Isa for Avx2 {
     }
 
     #[inline(always)]
+    fn widen_pairs(self, w: &[[bf16; 2]; LANES]) -> [Pair; 2] {
+        // SAFETY: see above; sixteen pairs are 64 bytes.
+        unsafe {
+            let w: *const __m256i = w.as_ptr().cast();
+            let (w, mask) =
+                ([_mm256_loadu_si256(w), _mm256_loadu_si256(w.add(1))], _mm256_loadu_si256(ODD.as_ptr().cast()));
+            [[odd(w[0], mask), odd(w[1], mask)], [even(w[0]), even(w[1])]]
+        }
+    }
+
+    #[inline(always)]
     fn fma_pairs<const R: usize>(self, x: &[u32], w: &[[bf16; 2]; LANES], mut sums: [Pair; R]) -> [Pair; R] {
         let Some(x) = x.as_chunks::<2>().0.first_chunk::<R>() else { return sums };
         // One half of the weights at a time, and read again for the other, or there are not registers enough.

@@ -163,6 +163,16 @@ impl<const DOT: bool> Isa for Avx512<DOT> {
     }
 
     #[inline(always)]
+    fn widen_pairs(self, w: &[[bf16; 2]; LANES]) -> [Self::V; 2] {
+        // SAFETY: see above; sixteen pairs are 64 bytes.
+        unsafe {
+            let w = _mm512_loadu_si512(w.as_ptr().cast());
+            let second = _mm512_and_si512(w, _mm512_set1_epi32(0xffff_0000_u32.cast_signed()));
+            [_mm512_castsi512_ps(second), _mm512_castsi512_ps(_mm512_slli_epi32::<16>(w))]
+        }
+    }
+
+    #[inline(always)]
     fn fma_pairs<const R: usize>(self, x: &[u32], w: &[[bf16; 2]; LANES], mut sums: [Self::V; R]) -> [Self::V; R] {
         assert!(DOT, "{NO_DOTS}");
         let Some(x) = x.first_chunk::<R>() else { return sums };

@@ -115,6 +115,11 @@ impl Isa for Portable {
     }
 
     #[inline(always)]
+    fn widen_pairs(self, w: &[[bf16; 2]; LANES]) -> [Self::V; 2] {
+        [w.map(|pair| pair[1].to_f32()), w.map(|pair| pair[0].to_f32())]
+    }
+
+    #[inline(always)]
     fn fma_pairs<const R: usize>(self, x: &[u32], w: &[[bf16; 2]; LANES], mut sums: [Self::V; R]) -> [Self::V; R] {
         for (sum, x) in sums.iter_mut().zip(x.as_chunks::<2>().0) {
             let (low, high) = (f32::from_bits(x[0]), f32::from_bits(x[1]));

@@ -116,7 +116,7 @@ impl Form for Pairs<'_> {
 }
 
 /// Tiles of a task from which on its panels are unpacked to `f32` first, where pairs are taken in two steps.
-const UNPACKED: usize = 3;
+const UNPACKED: usize = 6;
 
 // --- impl Product ---
 
@@ -153,12 +153,11 @@ impl Kernel for UnpackedTask<'_> {
         self.panel.resize(size, 0.0);
         for index in self.panels.clone() {
             let pairs = form.panels[index * size..][..size].as_chunks::<2>().0.as_chunks::<LANES>().0;
-            for (pairs, wide) in pairs.iter().zip(self.panel.as_chunks_mut::<{ 2 * LANES }>().0) {
-                // The second of a pair is added first.
-                for (lane, pair) in pairs.iter().enumerate() {
-                    let [first, second] = pair.map(|weight| f32::from_bits(u32::from(weight.to_bits()) << 16));
-                    (wide[lane], wide[LANES + lane]) = (second, first);
-                }
+            // The second of a pair is added first.
+            for (pairs, wide) in pairs.iter().zip(self.panel.as_chunks_mut::<LANES>().0.as_chunks_mut::<2>().0) {
+                let [second, first] = isa.widen_pairs(pairs);
+                isa.store(second, &mut wide[0]);
+                isa.store(first, &mut wide[1]);
             }
             let panel = self.panel.as_chunks::<LANES>().0.as_chunks::<2>().0;
             for tile in self.tiles {
