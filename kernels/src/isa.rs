@@ -8,7 +8,9 @@ use half::bf16;
 pub(crate) mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512;
+mod interleave;
 mod portable;
+pub(crate) use interleave::{EIGHT, interleave};
 pub(crate) use portable::Portable;
 
 /// Lanes of a vector, on every tier: reductions have the same tree everywhere.
@@ -82,6 +84,12 @@ pub(crate) trait Isa: Copy {
             }
         }
         out
+    }
+
+    /// Lays eight numbers of each of `R` rows out as columns.
+    #[inline(always)]
+    fn interleave_eight<const R: usize>(self, rows: [&[f32; EIGHT]; R], out: &mut [[f32; R]; EIGHT]) {
+        interleave::one_by_one(rows, out);
     }
 
     /// Loads up to sixteen elements and fills the rest.
@@ -159,6 +167,8 @@ pub(crate) trait Lanes: crate::Element {
     fn load<I: Isa>(isa: I, x: &[Self; LANES]) -> I::V;
     fn wide(self) -> f32;
     fn narrow(x: f32) -> Self;
+    /// The elements, where they are `f32` already.
+    fn floats_mut(x: &mut [Self]) -> Option<&mut [f32]>;
 }
 
 impl Lanes for f32 {
@@ -176,6 +186,11 @@ impl Lanes for f32 {
     fn narrow(x: f32) -> Self {
         x
     }
+
+    #[inline(always)]
+    fn floats_mut(x: &mut [Self]) -> Option<&mut [f32]> {
+        Some(x)
+    }
 }
 
 impl Lanes for bf16 {
@@ -192,6 +207,11 @@ impl Lanes for bf16 {
     #[inline(always)]
     fn narrow(x: f32) -> Self {
         Self::from_f32(x)
+    }
+
+    #[inline(always)]
+    fn floats_mut(_x: &mut [Self]) -> Option<&mut [f32]> {
+        None
     }
 }
 

@@ -4,7 +4,8 @@ use std::arch::{asm, x86_64::*};
 
 use half::bf16;
 
-use super::{Isa, Kernel, LANES, QUAD, bf16_bits};
+use super::interleave::x86;
+use super::{EIGHT, Isa, Kernel, LANES, QUAD, bf16_bits};
 
 /// The proof that this machine has AVX2, FMA and F16C: only [`launch`] makes one.
 #[derive(Clone, Copy)]
@@ -133,6 +134,12 @@ impl Isa for Avx2 {
     fn prefetch_ahead<T>(self, x: &T, bytes: usize) {
         // SAFETY: see above; a prefetch reads nothing, wherever it points.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(x).wrapping_byte_add(bytes).cast()) }
+    }
+
+    #[inline(always)]
+    fn interleave_eight<const R: usize>(self, rows: [&[f32; EIGHT]; R], out: &mut [[f32; R]; EIGHT]) {
+        // SAFETY: see above.
+        unsafe { x86::interleave_eight(rows, out) }
     }
 
     #[inline(always)]

@@ -4,7 +4,8 @@ use std::arch::x86_64::*;
 
 use half::bf16;
 
-use super::{Isa, Kernel, LANES, QUAD, bf16_bits};
+use super::interleave::x86;
+use super::{EIGHT, Isa, Kernel, LANES, QUAD, bf16_bits};
 
 /// The proof that this machine has AVX-512 F, BW, DQ and VL, and with `DOT` also BF16 and VNNI: only [`launch`] and
 /// [`launch_dot`] make one.
@@ -139,6 +140,12 @@ impl<const DOT: bool> Isa for Avx512<DOT> {
     fn prefetch_ahead<T>(self, x: &T, bytes: usize) {
         // SAFETY: see above; a prefetch reads nothing, wherever it points.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(x).wrapping_byte_add(bytes).cast()) }
+    }
+
+    #[inline(always)]
+    fn interleave_eight<const R: usize>(self, rows: [&[f32; EIGHT]; R], out: &mut [[f32; R]; EIGHT]) {
+        // SAFETY: see above.
+        unsafe { x86::interleave_eight(rows, out) }
     }
 
     #[inline(always)]

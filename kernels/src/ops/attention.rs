@@ -216,12 +216,8 @@ impl Shared<'_> {
             let part = &rows[task.part];
             let lines: Vec<Line> = task.lines.clone().map(|line| self.line(part, task.head, line)).collect();
             let (q, size, scale) = (self.q, self.size, self.scale);
-            let kernel = Lines { q, keys, values, size, scale, head: task.head, table: part.table, lines: &lines };
-            let width = size.head_dim;
-            cpu.launch(kernel).chunks_exact(size.padded()).zip(&lines).for_each(|(row, line)| {
-                // SAFETY: parts do not overlap (validated), and a line is one (row, head) of one task.
-                unsafe { out.part(line.at, width) }.copy_from_slice(&row[..width]);
-            });
+            let (head, table) = (task.head, part.table);
+            cpu.launch(Lines { q, keys, values, size, scale, head, table, lines: &lines, out: &out });
         });
     }
 

@@ -42,29 +42,44 @@ pub fn group_norm(cx: &Cx, x: &Tensor, norm: GroupNorm<'_>) -> Result<Tensor, Ke
     let items = x.f32s()?;
     let (weight, bias) = (norm.weight.f32s()?, norm.bias.f32s()?);
     let width = channels / norm.groups.max(1);
-    let mut partial = vec![0.0; rows.div_ceil(PART) * channels];
-    let mut moment = |middle: Option<&[f32]>| -> Vec<f64> {
-        cpu.rows(&mut partial, channels, &Parts { x: items, middle });
-        let mut sums = vec![0.0; norm.groups];
-        for part in partial.chunks_exact(channels.max(1)) {
-            for (c, &sum) in part.iter().enumerate() {
-                sums[c / width] += f64::from(sum);
-            }
-        }
-        sums.iter().map(|sum| sum / (rows * width) as f64).collect()
-    };
-    let means = moment(None);
+    let mut parts = vec![0.0; rows.div_ceil(PART) * 2 * channels];
+    cpu.rows(&mut parts, 2 * channels, &Parts { x: items });
+    let (means, variances) = moments(&parts, (rows, channels), norm.groups);
     let middle: Vec<f32> = (0..channels).map(|c| means[c / width] as f32).collect();
-    let variances = moment(Some(&middle));
     let scale: Vec<f32> = (0..channels).map(|c| weight[c] / (variances[c / width] as f32 + norm.eps).sqrt()).collect();
     let kernel = Apply { x: items, middle: &middle, scale: &scale, bias, activation: norm.activation };
     Tensor::written(x.shape(), |out| cpu.rows(out, channels, &kernel))
 }
 
-/// Per part of the rows and channel: the sum, or that of the squares around the middle.
+/// Means and variances of the groups, from the sums of [`Parts`].
+fn moments(parts: &[f32], (rows, channels): (usize, usize), groups: usize) -> (Vec<f64>, Vec<f64>) {
+    let width = channels / groups.max(1);
+    let count = (rows * width) as f64;
+    let mut means = vec![0.0; groups];
+    for part in parts.chunks_exact((2 * channels).max(1)) {
+        for (c, &sum) in part[..channels].iter().enumerate() {
+            means[c / width] += f64::from(sum);
+        }
+    }
+    means.iter_mut().for_each(|sum| *sum /= count);
+    let mut variances = vec![0.0; groups];
+    for (i, part) in parts.chunks_exact((2 * channels).max(1)).enumerate() {
+        let (sums, squares) = part.split_at(channels);
+        let count = PART.min(rows - i * PART) as f64;
+        for (c, (&sum, &square)) in sums.iter().zip(squares).enumerate() {
+            // A part's squares are around its own mean.
+            let off = f64::from(sum) / count - means[c / width];
+            variances[c / width] += f64::from(square) + count * off * off;
+        }
+    }
+    variances.iter_mut().for_each(|sum| *sum /= count);
+    (means, variances)
+}
+
+/// Per part of the rows, and channel: the sum, and behind those of all channels the sum of the squares around the part's
+/// mean. The part is still at hand when its squares are taken.
 struct Parts<'a> {
     x: &'a [f32],
-    middle: Option<&'a [f32]>,
 }
 
 impl RowKernel for Parts<'_> {
@@ -72,21 +87,25 @@ impl RowKernel for Parts<'_> {
 
     #[inline(always)]
     fn row<I: Isa>(&self, isa: I, part: usize, out: &mut [f32]) {
-        let channels = out.len();
-        let rows = self.x[part * PART * channels..].chunks_exact(channels).take(PART);
-        for (i, out) in out.chunks_mut(LANES).enumerate() {
-            let (at, mut sum) = (i * LANES, isa.splat(0.0));
-            for row in rows.clone() {
-                let x = isa.load_part(&row[at..][..out.len()], 0.0);
-                sum = match self.middle {
-                    None => isa.add(sum, x),
-                    Some(middle) => {
-                        let off = isa.sub(x, isa.load_part(&middle[at..][..out.len()], 0.0));
-                        isa.fma(off, off, sum)
-                    }
-                };
+        let (sums, squares) = out.split_at_mut(out.len() / 2);
+        let channels = sums.len();
+        let x = &self.x[part * PART * channels..];
+        let x = &x[..x.len().min(PART * channels)];
+        sums.fill(0.0);
+        squares.fill(0.0);
+        for row in x.chunks_exact(channels) {
+            for (sum, x) in sums.chunks_mut(LANES).zip(row.chunks(LANES)) {
+                isa.store_part(isa.add(isa.load_part(sum, 0.0), isa.load_part(x, 0.0)), sum);
             }
-            isa.store_part(sum, out);
+        }
+        let per = isa.splat(1.0 / (x.len() / channels) as f32);
+        for row in x.chunks_exact(channels) {
+            let places = squares.chunks_mut(LANES).zip(sums.chunks(LANES));
+            for ((square, sum), x) in places.zip(row.chunks(LANES)) {
+                let mean = isa.mul(isa.load_part(sum, 0.0), per);
+                let off = isa.sub(isa.load_part(x, 0.0), mean);
+                isa.store_part(isa.fma(off, off, isa.load_part(square, 0.0)), square);
+            }
         }
     }
 }

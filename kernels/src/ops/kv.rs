@@ -10,8 +10,9 @@ use half::bf16;
 use crate::cx::Cpu;
 use crate::error::{below, need};
 use crate::gpu::{self, Gpu};
-use crate::isa::{LANES, Lanes};
+use crate::isa::{Isa, Kernel, LANES, Lanes, interleave};
 use crate::pool::Disjoint;
+use crate::scratch::Scratch;
 use crate::{Cx, DType, Device, KernelError, Shape, Tensor};
 
 mod joined;
@@ -244,16 +245,7 @@ impl KvPages {
     ) -> Result<(), KernelError> {
         let (heads, width) = (self.size.heads, self.size.head_dim);
         let places = self.places::<T>(layer)?;
-        let one_head = |head: usize| {
-            for &slot in slots {
-                let at = (slot.0 * heads + head) * width;
-                // SAFETY: a head is one task.
-                unsafe {
-                    places.put_key(head, slot, &k[at..][..width]);
-                    places.put_value(head, slot, &v[at..][..width]);
-                }
-            }
-        };
+        let one_head = |head: usize| cpu.launch(Head { places: &places, head, k, v, slots });
         if slots.len() * heads * width < 8_192 {
             (0..heads).for_each(one_head);
         } else {
@@ -273,6 +265,19 @@ impl KvPages {
 /// A row of the batch, its page, and its place in the page.
 type Slot = (usize, usize, usize);
 
+/// Cuts slots into those of whole pages, first token to last, and single ones.
+fn whole_pages(mut slots: &[Slot]) -> impl Iterator<Item = &[Slot]> {
+    std::iter::from_fn(move || {
+        let &(_, page, _) = slots.first()?;
+        let in_order =
+            |tokens: &[Slot; PAGE_TOKENS]| tokens.iter().enumerate().all(|(i, slot)| (slot.1, slot.2) == (page, i));
+        let whole = slots.first_chunk().is_some_and(in_order);
+        let (run, rest) = slots.split_at(if whole { PAGE_TOKENS } else { 1 });
+        slots = rest;
+        Some(run)
+    })
+}
+
 /// One layer's pages, for writing by several threads.
 struct Places<'a, T> {
     size: KvSize,
@@ -280,9 +285,72 @@ struct Places<'a, T> {
     values: Disjoint<'a, T>,
 }
 
+/// One task: a head's keys and values, `[rows, heads, width]` each.
+struct Head<'a, T> {
+    places: &'a Places<'a, T>,
+    head: usize,
+    k: &'a [f32],
+    v: &'a [f32],
+    slots: &'a [Slot],
+}
+
+// --- impl Head ---
+
+impl<T: Lanes> Kernel for Head<'_, T> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<I: Isa>(self, isa: I) {
+        let Self { places, head, k, v, slots } = self;
+        let (heads, width) = (places.size.heads, places.size.head_dim);
+        let mut keys = Scratch::<f32>::take(PAGE_TOKENS * width);
+        for slots in whole_pages(slots) {
+            for (slot, key) in slots.iter().zip(keys.chunks_exact_mut(width)) {
+                let at = (slot.0 * heads + head) * width;
+                key.copy_from_slice(&k[at..][..width]);
+                // SAFETY: a head is one task.
+                unsafe { places.put_value(head, *slot, &v[at..][..width]) };
+            }
+            // SAFETY: as above.
+            unsafe { places.put_keys(isa, head, slots, &keys) };
+        }
+    }
+}
+
 // --- impl Places ---
 
 impl<T: Lanes> Places<'_, T> {
+    /// Stores the keys of one head, side by side, at a place that [`whole_pages`] gave.
+    ///
+    /// # Safety
+    /// No other thread writes a key of this head.
+    #[inline(always)]
+    unsafe fn put_keys<I: Isa>(&self, isa: I, head: usize, slots: &[Slot], keys: &[f32]) {
+        let width = self.size.head_dim;
+        let (Some(&(_, page, _)), true) = (slots.first(), slots.len() == PAGE_TOKENS) else {
+            for (slot, key) in slots.iter().zip(keys.chunks_exact(width)) {
+                // SAFETY: as the caller says.
+                unsafe { self.put_key(head, *slot, key) };
+            }
+            return;
+        };
+        let mut rows = [&keys[..0]; PAGE_TOKENS];
+        for (row, key) in rows.iter_mut().zip(keys.chunks_exact(width)) {
+            *row = key;
+        }
+        let (run, size) = (page * self.size.heads + head, self.size.key_run());
+        // SAFETY: runs of different heads are disjoint, and the head is the caller's.
+        let out = unsafe { self.keys.part(run * size, size) };
+        if let Some(out) = T::floats_mut(out) {
+            return interleave(isa, &rows, out);
+        }
+        let mut columns = Scratch::<f32>::take(size);
+        interleave(isa, &rows, &mut columns);
+        for (out, &x) in out.iter_mut().zip(&*columns) {
+            *out = T::narrow(x);
+        }
+    }
+
     /// Stores the key of one head.
     ///
     /// # Safety

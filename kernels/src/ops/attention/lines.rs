@@ -5,9 +5,11 @@
 use std::ops::Range;
 
 use crate::cx::Cpu;
-use crate::isa::{Isa, Kernel, LANES, Lanes};
+use crate::isa::{Isa, Kernel, LANES, Lanes, interleave};
 use crate::maths;
 use crate::ops::kv::KvSize;
+use crate::pool::Disjoint;
+use crate::scratch::Scratch;
 
 /// Groups of lines that share one pass over the keys.
 const GROUPS: usize = 4;
@@ -22,7 +24,7 @@ pub(super) struct Line {
     pub(super) keys: Range<usize>,
 }
 
-/// Some lines over one head of a sequence; returns their outputs, padded to whole vectors.
+/// Some lines over one head of a sequence, and the outputs of all.
 pub(super) struct Lines<'a, T> {
     pub(super) q: &'a [f32],
     pub(super) keys: &'a [T],
@@ -32,6 +34,7 @@ pub(super) struct Lines<'a, T> {
     pub(super) head: usize,
     pub(super) table: &'a [u32],
     pub(super) lines: &'a [Line],
+    pub(super) out: &'a Disjoint<'a, f32>,
 }
 
 /// Lines whose sums fit the registers together, filled up to a number of rows that there is code for.
@@ -40,12 +43,24 @@ struct Group<'a> {
     rows: usize,
     /// Blocks of keys that at least one line sees a part of.
     blocks: Range<usize>,
+    /// Those that all lines see wholly.
+    whole: Range<usize>,
     /// Their elements, `[width][rows]`.
-    q: Vec<f32>,
+    q: &'a mut [f32],
     /// `[blocks][rows]`.
-    scores: Vec<[f32; LANES]>,
+    scores: &'a mut [[f32; LANES]],
+    /// The greatest so far, `[rows]`.
+    most: &'a mut [[f32; LANES]],
     /// `[rows][padded width]`.
-    out: Vec<f32>,
+    out: &'a mut [f32],
+}
+
+/// What a group is made of, before there is memory for it.
+struct Plan<'a> {
+    lines: &'a [Line],
+    rows: usize,
+    blocks: Range<usize>,
+    whole: Range<usize>,
 }
 
 /// Returns how many lines one task takes at most.
@@ -65,12 +80,22 @@ impl Kernel for MostLines {
 }
 
 impl<T: Lanes> Kernel for Lines<'_, T> {
-    type Out = Vec<f32>;
+    type Out = ();
 
     #[inline(always)]
-    fn run<I: Isa>(self, isa: I) -> Vec<f32> {
-        let mut groups: Vec<Group<'_>> =
-            self.lines.chunks(I::ROW_TILES[0]).map(|lines| self.group(I::ROW_TILES, lines)).collect();
+    fn run<I: Isa>(self, isa: I) {
+        let plans: Vec<Plan<'_>> =
+            self.lines.chunks(I::ROW_TILES[0]).map(|lines| Plan::of(I::ROW_TILES, lines)).collect();
+        let width = (self.size.head_dim, self.size.padded());
+        let mut memory = Scratch::<f32>::take(plans.iter().map(|plan| plan.numbers(width)).sum::<usize>() + LANES);
+        let start = memory.as_ptr().align_offset(size_of::<[f32; LANES]>()).min(LANES);
+        let mut memory = &mut memory[start..];
+        let mut groups: Vec<Group<'_>> = Vec::with_capacity(plans.len());
+        for plan in &plans {
+            let (own, rest) = memory.split_at_mut(plan.numbers(width));
+            memory = rest;
+            groups.push(self.group(isa, plan, own));
+        }
         let first = groups.iter().map(|group| group.blocks.start).min().unwrap_or(0);
         let end = groups.iter().map(|group| group.blocks.end).max().unwrap_or(0);
         let blocks = first.min(end)..end;
@@ -81,14 +106,8 @@ impl<T: Lanes> Kernel for Lines<'_, T> {
                 later = &[];
             }
         }
-        let mut inverses = Vec::with_capacity(self.lines.len());
         for group in &mut groups {
-            for (r, line) in group.lines.iter().enumerate() {
-                let start = (line.keys.start / LANES).saturating_sub(group.blocks.start);
-                let count = line.keys.end.div_ceil(LANES).saturating_sub(group.blocks.start + start);
-                let own = group.scores.get_mut(start * group.rows + r..).unwrap_or_default();
-                inverses.push(exponentials(isa, own, group.rows, count));
-            }
+            group.exponentials(isa);
         }
         for block in blocks.clone() {
             let mut later = self.later(&blocks, block, Side::Values);
@@ -97,16 +116,9 @@ impl<T: Lanes> Kernel for Lines<'_, T> {
                 later = &[];
             }
         }
-        let (width, mut out) = (self.size.padded(), Vec::with_capacity(self.lines.len() * self.size.padded()));
         for group in &groups {
-            out.extend_from_slice(&group.out[..group.lines.len() * width]);
+            self.hand_out(isa, group);
         }
-        for (row, inverse) in out.chunks_exact_mut(width).zip(inverses) {
-            for part in row.as_chunks_mut().0 {
-                isa.store(isa.mul(isa.load(part), isa.splat(inverse)), part);
-            }
-        }
-        out
     }
 }
 
@@ -118,21 +130,38 @@ enum Side {
 }
 
 impl<T: Lanes> Lines<'_, T> {
-    fn group<'b>(&self, tiles: &[usize], lines: &'b [Line]) -> Group<'b> {
-        let rows = tiles.iter().copied().rfind(|&rows| rows >= lines.len()).unwrap_or(lines.len());
-        let seen = lines.iter().filter(|line| !line.keys.is_empty());
-        let first = seen.clone().map(|line| line.keys.start / LANES).min().unwrap_or(0);
-        let end = seen.map(|line| line.keys.end.div_ceil(LANES)).max().unwrap_or(0);
-        let width = self.size.head_dim;
-        let mut q = vec![0.0; width * rows];
-        for (r, line) in lines.iter().enumerate() {
-            for (out, &x) in q[r..].iter_mut().step_by(rows).zip(&self.q[line.at..][..width]) {
-                *out = x;
+    /// Lays a group out in its memory.
+    #[inline(always)]
+    fn group<'b, I: Isa>(&self, isa: I, plan: &Plan<'b>, memory: &'b mut [f32]) -> Group<'b> {
+        let (rows, width) = (plan.rows, self.size.head_dim);
+        let (scores, rest) = memory.split_at_mut(plan.blocks.len() * rows * LANES);
+        let (most, rest) = rest.split_at_mut(rows * LANES);
+        let (out, q) = rest.split_at_mut(rows * self.size.padded());
+        let q = &mut q[..width * rows];
+        let (scores, most) = (scores.as_chunks_mut().0, most.as_chunks_mut().0);
+        out.fill(0.0);
+        most.fill([f32::NEG_INFINITY; LANES]);
+        // Rows without a line compute with the last one's.
+        let mut queries = [&self.q[..0]; LANES];
+        for (r, query) in queries[..rows].iter_mut().enumerate() {
+            *query = &self.q[plan.lines[r.min(plan.lines.len() - 1)].at..][..width];
+        }
+        interleave(isa, &queries[..rows], q);
+        let Plan { lines, ref blocks, ref whole, .. } = *plan;
+        Group { lines, rows, blocks: blocks.clone(), whole: whole.clone(), q, scores, most, out }
+    }
+
+    /// Stores a group's outputs, each divided by its sum.
+    #[inline(always)]
+    fn hand_out<I: Isa>(&self, isa: I, group: &Group<'_>) {
+        let (width, padded) = (self.size.head_dim, self.size.padded());
+        for ((line, row), [inverse, ..]) in group.lines.iter().zip(group.out.chunks_exact(padded)).zip(&*group.most) {
+            // SAFETY: parts do not overlap (validated), and a line is one (row, head) of one task.
+            let out = unsafe { self.out.part(line.at, width) };
+            for (out, part) in out.chunks_mut(LANES).zip(row.as_chunks().0) {
+                isa.store_part(isa.mul(isa.load(part), isa.splat(*inverse)), out);
             }
         }
-        let scores = vec![[0.0; LANES]; rows * end.saturating_sub(first)];
-        let out = vec![0.0; rows * self.size.padded()];
-        Group { lines, rows, blocks: first.min(end)..end, q, scores, out }
     }
 
     /// One head's keys in the page of a block, `[width][16 tokens]`.
@@ -200,11 +229,21 @@ impl<T: Lanes> Lines<'_, T> {
             }
         }
         let scores = &mut group.scores[(block - group.blocks.start) * R..][..R];
-        for (sum, scores) in sums.into_iter().zip(scores.iter_mut()) {
-            isa.store(isa.mul(sum, isa.splat(self.scale)), scores);
+        let most = &mut group.most[..R];
+        if group.whole.contains(&block) {
+            for ((sum, scores), most) in sums.into_iter().zip(scores).zip(most) {
+                let score = isa.mul(sum, isa.splat(self.scale));
+                isa.store(score, scores);
+                isa.store(isa.max(isa.load(most), score), most);
+            }
+            return;
         }
-        for (line, scores) in group.lines.iter().zip(scores) {
-            mask(scores, block, &line.keys);
+        for ((r, sum), (scores, most)) in sums.into_iter().enumerate().zip(scores.iter_mut().zip(most)) {
+            isa.store(isa.mul(sum, isa.splat(self.scale)), scores);
+            if let Some(line) = group.lines.get(r) {
+                mask(scores, block, &line.keys);
+            }
+            isa.store(isa.max(isa.load(most), isa.load(scores)), most);
         }
     }
 
@@ -214,10 +253,9 @@ impl<T: Lanes> Lines<'_, T> {
         let (width, values, rows) = (self.size.padded(), self.values_of(block), group.rows);
         let later = if later.len() < values.len() { values } else { later };
         let weights = &group.scores[(block - group.blocks.start) * rows..][..rows];
-        let seen = |line: &Line| part_of(block, &line.keys);
-        if group.lines.iter().any(|line| seen(line) != (0..LANES)) {
+        if !group.whole.contains(&block) {
             for ((line, weights), out) in group.lines.iter().zip(weights).zip(group.out.chunks_exact_mut(width)) {
-                weigh_some(isa, weights, seen(line), values, out);
+                weigh_some(isa, weights, part_of(block, &line.keys), values, out);
             }
             return;
         }
@@ -317,21 +355,52 @@ fn mask(scores: &mut [f32; LANES], block: usize, keys: &Range<usize>) {
     }
 }
 
+// --- impl Plan, Group ---
+
+impl<'a> Plan<'a> {
+    fn of(tiles: &[usize], lines: &'a [Line]) -> Self {
+        let rows = tiles.iter().copied().rfind(|&rows| rows >= lines.len()).unwrap_or(lines.len());
+        let seen = lines.iter().filter(|line| !line.keys.is_empty());
+        let first = seen.clone().map(|line| line.keys.start / LANES).min().unwrap_or(0);
+        let end = seen.map(|line| line.keys.end.div_ceil(LANES)).max().unwrap_or(0);
+        let whole = |line: &Line| line.keys.start.div_ceil(LANES)..line.keys.end / LANES;
+        let start = lines.iter().map(|line| whole(line).start).max().unwrap_or(0);
+        let whole = start..lines.iter().map(|line| whole(line).end).min().unwrap_or(0);
+        Self { lines, rows, blocks: first.min(end)..end, whole }
+    }
+
+    /// Numbers of memory: scores, maxima, outputs and queries.
+    fn numbers(&self, (width, padded): (usize, usize)) -> usize {
+        let vectors = (self.blocks.len() + 1) * self.rows;
+        vectors * LANES + self.rows * (padded + width).next_multiple_of(LANES)
+    }
+}
+
+impl Group<'_> {
+    /// Turns scores into exponentials, under their maximum; puts 1 / sum, or 0 where there is no score, where the
+    /// maximum was.
+    #[inline(always)]
+    fn exponentials<I: Isa>(&mut self, isa: I) {
+        for (r, (line, most)) in self.lines.iter().zip(self.most.iter_mut()).enumerate() {
+            let start = (line.keys.start / LANES).saturating_sub(self.blocks.start);
+            let count = line.keys.end.div_ceil(LANES).saturating_sub(self.blocks.start + start);
+            let own = self.scores.get_mut(start * self.rows + r..).unwrap_or_default();
+            let greatest = isa.greatest(isa.load(most));
+            most[0] = exponentials(isa, own, (self.rows, count), greatest);
+        }
+    }
+}
+
 /// Turns scores into exponentials, under their maximum; returns 1 / sum, or 0 where there is no score. A line's `count`
 /// blocks lie `step` apart.
 #[inline(always)]
-fn exponentials<I: Isa>(isa: I, scores: &mut [[f32; LANES]], step: usize, count: usize) -> f32 {
-    let mut most = isa.splat(f32::NEG_INFINITY);
-    for block in scores.iter().step_by(step).take(count) {
-        most = isa.max(most, isa.load(block));
-    }
-    let most = isa.greatest(most);
+fn exponentials<I: Isa>(isa: I, scores: &mut [[f32; LANES]], (step, count): (usize, usize), most: f32) -> f32 {
     if most == f32::NEG_INFINITY {
         return 0.0;
     }
     let (most, mut sum) = (isa.splat(most), isa.splat(0.0));
     for block in scores.iter_mut().step_by(step).take(count) {
-        let e = maths::exp(isa, isa.sub(isa.load(block), most));
+        let e = maths::exp_below(isa, isa.sub(isa.load(block), most));
         sum = isa.add(sum, e);
         isa.store(e, block);
     }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use half::bf16;
 
-use super::{KvPages, KvRow, Places, Slot};
+use super::{KvPages, KvRow, PAGE_TOKENS, Places, Slot, whole_pages};
 use crate::cx::Cpu;
 use crate::error::{below, need};
 use crate::isa::{Isa, Kernel, Lanes};
@@ -13,6 +13,7 @@ use crate::ops::{
     rope::{RopeAngles, RopePairs, turn_head},
 };
 use crate::pool::Disjoint;
+use crate::scratch::Scratch;
 use crate::{Cx, DType, KernelError, Tensor};
 
 /// Numbers from which on several threads are worth waking.
@@ -122,7 +123,7 @@ impl<T: Lanes> Kernel for Heads<'_, T> {
     fn run<I: Isa>(self, isa: I) {
         let Joined { queries, rows, slots, ref places, .. } = *self.joined;
         let (keys, width) = (places.size.heads, places.size.head_dim);
-        let mut turned = vec![0.0; width];
+        let mut turned = Scratch::<f32>::take(PAGE_TOKENS * width);
         for head in self.heads {
             if head < queries {
                 for row in 0..rows {
@@ -131,10 +132,12 @@ impl<T: Lanes> Kernel for Heads<'_, T> {
                     self.joined.turn(isa, row, head, out);
                 }
             } else if head < queries + keys {
-                for &slot in slots {
-                    self.joined.turn(isa, slot.0, head, &mut turned);
+                for slots in whole_pages(slots) {
+                    for (slot, out) in slots.iter().zip(turned.chunks_exact_mut(width)) {
+                        self.joined.turn(isa, slot.0, head, out);
+                    }
                     // SAFETY: a key head is one task.
-                    unsafe { places.put_key(head - queries, slot, &turned) };
+                    unsafe { places.put_keys(isa, head - queries, slots, &turned) };
                 }
             } else {
                 for &slot in slots {

@@ -5,7 +5,7 @@ use std::ops::Deref;
 use super::rows::{RowSource, Rows};
 use super::tile::{Form, RowTile, each_tile};
 use crate::cx::Cpu;
-use crate::isa::{Isa, LANES, Lanes};
+use crate::isa::{Isa, Kernel, LANES, Lanes, interleave};
 use crate::pool::Disjoint;
 use crate::scratch::Scratch;
 
@@ -45,27 +45,28 @@ pub(super) fn pack_rows<'a, S: RowSource>(cpu: Cpu<'_>, rows: &Rows<'a, S>, tile
         // SAFETY: tiles are disjoint ranges of rows.
         let out = unsafe { out.part(tile.first * inputs, tile.rows * inputs) };
         let x = rows.get(tile.first, tile.rows, scratch);
-        match tile.rows {
-            16 => interleave::<16>(x, inputs, out),
-            8 => interleave::<8>(x, inputs, out),
-            6 => interleave::<6>(x, inputs, out),
-            4 => interleave::<4>(x, inputs, out),
-            2 => interleave::<2>(x, inputs, out),
-            _ => out.copy_from_slice(x),
-        }
+        cpu.launch(PackTile { x, rows: tile.rows, inputs, out });
     });
     PackedRows::Own(packed)
 }
 
-/// Turns `[R][K]` into `[K][R]`, some columns at a time: what is written is still at hand when the next row's turn comes.
-fn interleave<const R: usize>(x: &[f32], inputs: usize, out: &mut [f32]) {
-    const COLUMNS: usize = 64;
-    for (k, out) in out.as_chunks_mut::<R>().0.chunks_mut(COLUMNS).enumerate() {
-        for (r, row) in x.chunks_exact(inputs).enumerate().take(R) {
-            for (out, &x) in out.iter_mut().zip(&row[k * COLUMNS..]) {
-                out[r] = x;
-            }
+struct PackTile<'a> {
+    x: &'a [f32],
+    rows: usize,
+    inputs: usize,
+    out: &'a mut [f32],
+}
+
+impl Kernel for PackTile<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<I: Isa>(self, isa: I) {
+        let mut rows = [&self.x[..0]; LANES];
+        for (row, x) in rows.iter_mut().zip(self.x.chunks_exact(self.inputs.max(1))) {
+            *row = x;
         }
+        interleave(isa, &rows[..self.rows], self.out);
     }
 }
 
