@@ -217,6 +217,8 @@ impl Lanes for bf16 {
 
 #[cfg(test)]
 mod tests {
+    use half::f16;
+
     use super::*;
     use crate::check::on_every_tier;
 
@@ -240,7 +242,13 @@ mod tests {
             let powers = isa.lanes(isa.pow2(isa.round(a)));
             assert_eq!(powers, up.map(|x| x.round_ties_even().exp2()));
             assert_eq!((isa.sum(a), isa.greatest(a)), (0.0, 7.5));
-            assert!(isa.lanes(isa.max(two, isa.splat(f32::NAN)))[0].is_nan());
+            let none = isa.splat(f32::NAN);
+            assert!(isa.lanes(isa.max(two, none))[0].is_nan() && isa.lanes(isa.min(two, none))[0].is_nan());
+            assert_eq!((isa.lanes(isa.max(none, two)), isa.lanes(isa.min(none, two))), ([2.0; LANES], [2.0; LANES]));
+            assert_eq!(isa.lanes(isa.where_lt(none, two, a, two)), [2.0; LANES]);
+            let bytes = std::array::from_fn(|i| i as u8 * 17);
+            assert_eq!(isa.lanes(isa.load_u8(&bytes)), bytes.map(f32::from));
+            assert_eq!(isa.lanes(isa.load_f16(&up.map(|x| f16::from_f32(x).to_bits()))), up);
             let mut out = [0.0; 3];
             isa.store_part(isa.load_part(&[1.0, 2.0], 9.0), &mut out);
             assert_eq!(out, [1.0, 2.0, 9.0]);
@@ -250,5 +258,66 @@ mod tests {
     #[test]
     fn lanes_compute_the_same_numbers_on_every_tier() {
         on_every_tier(|cx| cx.cpu_for("probe").unwrap().launch(Probe));
+    }
+
+    struct Pairs;
+
+    impl Kernel for Pairs {
+        const DOTS: bool = true;
+        type Out = ();
+
+        #[inline(always)]
+        fn run<I: Isa>(self, isa: I) {
+            let two_to_24 = 16_777_216.0;
+            // Ties, which go to the even one; products of which the second goes first, or a 1 is lost in it.
+            let rows = [[1.0 + 1.0 / 256.0, 1.0 + 3.0 / 256.0], [two_to_24, two_to_24], [f32::NAN, 0.0]];
+            let mut words = Vec::new();
+            for row in rows {
+                let mut x = [0.0; LANES];
+                x[..2].copy_from_slice(&row);
+                words.extend_from_slice(&isa.round_pairs(&x)[..I::PAIR_WORDS]);
+            }
+            let weights: [[bf16; 2]; LANES] = std::array::from_fn(|i| [i as f32, -(i as f32)].map(bf16::from_f32));
+            let sums = isa.fma_pairs(&words, isa.load_pairs(&weights), [isa.splat(1.0); 3]);
+            assert_eq!(isa.lanes(sums[0]), std::array::from_fn(|i| 1.0 - i as f32 / 64.0));
+            assert_eq!(isa.lanes(sums[1]), std::array::from_fn(|i| if i < 2 { 1.0 } else { 0.0 }));
+            assert!(isa.lanes(sums[2]).iter().all(|sum| sum.is_nan()));
+        }
+    }
+
+    struct Dots;
+
+    impl Kernel for Dots {
+        const DOTS: bool = true;
+        type Out = ();
+
+        #[inline(always)]
+        fn run<I: Isa>(self, isa: I) {
+            let mut w: [[u8; QUAD]; 8] = std::array::from_fn(|k| std::array::from_fn(|i| (k * 67 + i * 41) as u8));
+            // Outputs at both ends, where sums are as large as they get.
+            for quad in &mut w {
+                quad[..4].fill(0x80);
+                quad[4..8].fill(0x7f);
+                quad[8..12].fill(0xff);
+            }
+            let x: [[i8; 32]; 3] = [[127; 32], [-127; 32], std::array::from_fn(|k| (k * 89 % 255) as i8)];
+            let totals = x.map(|x| x.into_iter().map(f32::from).sum());
+            let byte = |n: usize, k: usize| i32::from(w[k / 4][n * 4 + k % 4] as i8);
+            let half = |n: usize, k: usize| i32::from(w[k % 16 / 4][n * 4 + k % 4] >> (k / 16 * 4) & 15);
+            let first = w.first_chunk::<4>().unwrap();
+            let (bytes, halves) = (isa.dot_bytes(&w, &x, &totals), isa.dot_halves(first, &x));
+            for r in 0..x.len() {
+                let want = |weight: &dyn Fn(usize, usize) -> i32| -> [f32; LANES] {
+                    std::array::from_fn(|n| (0..32).map(|k| weight(n, k) * i32::from(x[r][k])).sum::<i32>() as f32)
+                };
+                assert_eq!((isa.lanes(bytes[r]), isa.lanes(halves[r])), (want(&byte), want(&half)), "row {r}");
+            }
+        }
+    }
+
+    #[test]
+    fn narrow_products_are_exact_and_added_in_the_same_order_on_every_tier() {
+        on_every_tier(|cx| cx.cpu_for("probe").unwrap().launch(Pairs));
+        on_every_tier(|cx| cx.cpu_for("probe").unwrap().launch(Dots));
     }
 }
