@@ -278,7 +278,7 @@ mod tests {
                 words.extend_from_slice(&isa.round_pairs(&x)[..I::PAIR_WORDS]);
             }
             let weights: [[bf16; 2]; LANES] = std::array::from_fn(|i| [i as f32, -(i as f32)].map(bf16::from_f32));
-            let sums = isa.fma_pairs(&words, isa.load_pairs(&weights), [isa.splat(1.0); 3]);
+            let sums = isa.fma_pairs(&words, &weights, [isa.splat(1.0); 3]);
             assert_eq!(isa.lanes(sums[0]), std::array::from_fn(|i| 1.0 - i as f32 / 64.0));
             assert_eq!(isa.lanes(sums[1]), std::array::from_fn(|i| if i < 2 { 1.0 } else { 0.0 }));
             assert!(isa.lanes(sums[2]).iter().all(|sum| sum.is_nan()));
