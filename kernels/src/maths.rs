@@ -139,8 +139,8 @@ const ERF_ONE: f32 = 3.925;
 /// The error function is x p(x^2) / q(x^2) below [`ERF_ONE`]: coefficients from the highest power on, fitted to the least
 /// greatest difference, which is 2e-8 before rounding.
 const ERF_P: [f32; 6] =
-    [1.974_823_4e-6, 2.880_413_4e-4, 4.003_657_5e-3, 5.346_751_6e-2, 0.196_249_31, std::f32::consts::FRAC_2_SQRT_PI];
-const ERF_Q: [f32; 6] = [3.748_079e-5, 1.216_362_1e-3, 1.544_444_7e-2, 0.116_476_56, 0.507_252_57, 1.0];
+    [1.974_823_4e-6, 2.880_413_4e-4, 4.003_657_5e-3, 5.346_751_6e-2, 0.196_249_3, std::f32::consts::FRAC_2_SQRT_PI];
+const ERF_Q: [f32; 6] = [3.748_079e-5, 1.216_362_1e-3, 1.544_444_7e-2, 0.116_476_56, 0.507_252_6, 1.0];
 
 /// The error function to 4e-7, absolutely.
 #[inline(always)]
