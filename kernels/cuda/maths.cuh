@@ -67,23 +67,6 @@ DEVICE float log_of(float x) {
     return fmaf(e, 0.6933594f, fmaf(e, -2.1219444e-4f, s * p));
 }
 
-// sin(x)^2 to 2e-7, absolutely, for |x| up to some thousands: its period is pi.
-DEVICE float sin_squared(float x) {
-    float n = rintf(x * 0.318309886f);
-    float r = fmaf(n, -3.140625f, x);
-    r = fmaf(n, -9.67502594e-4f, r);
-    r = fmaf(n, -1.50995799e-7f, r);
-    float z = r * r;
-    float p = -1.0f / 39916800.0f;
-    p = fmaf(p, z, 1.0f / 362880.0f);
-    p = fmaf(p, z, -1.0f / 5040.0f);
-    p = fmaf(p, z, 1.0f / 120.0f);
-    p = fmaf(p, z, -1.0f / 6.0f);
-    p = fmaf(p, z, 1.0f);
-    float s = r * p;
-    return s * s;
-}
-
 // An angle's sine and cosine to about 1e-7, absolutely, for magnitudes up to ten thousand.
 struct Turn {
     float sin, cos;
@@ -115,6 +98,11 @@ DEVICE Turn turn_of(float x) {
 }
 
 DEVICE float sin_of(float x) { return turn_of(x).sin; }
+
+DEVICE float sin_squared(float x) {
+    float s = sin_of(x);
+    return s * s;
+}
 
 DEVICE float tanh_of(float x) { return fmaf(sigmoid_of(x + x), 2.0f, -1.0f); }
 

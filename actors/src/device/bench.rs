@@ -133,10 +133,11 @@ impl Bench {
 
     /// Takes a node's engine to compute with it, or says why there is none.
     fn take(&mut self, node: NodeIx) -> Result<Box<dyn Engine>, String> {
-        let bay = self.bays.get_mut(&node).ok_or("its rank has no engine for it")?;
-        std::mem::replace(&mut bay.engine, Err("it computes".to_owned())).inspect_err(|why| {
-            bay.engine = Err(why.clone());
-        })
+        match self.bays.get_mut(&node).map(|bay| &mut bay.engine) {
+            Some(Err(why)) => Err(why.clone()),
+            Some(engine) => std::mem::replace(engine, Err("it computes".to_owned())),
+            None => Err("its rank has no engine for it".to_owned()),
+        }
     }
 
     fn put_back(&mut self, node: NodeIx, engine: Box<dyn Engine>) {

@@ -158,6 +158,7 @@ impl RowSource for Pixels<'_> {
 mod tests {
     use super::*;
     use crate::check::{close, on_every_tier, random, threads_do_not_show};
+    use crate::ops::{linear, pack_linear};
 
     /// A convolution of the definition, in f64.
     fn reference(x: &Tensor, w: &Tensor, b: &Tensor, grid: Grid) -> Vec<f32> {
@@ -202,7 +203,9 @@ mod tests {
         for (kernel, grid) in CASES {
             let (x, w) = (random(1, [7, 9, 5]), random(2, [19, 5, kernel.0, kernel.1]));
             let (b, want) = (random(3, [19]), grid.outputs((7, 9), kernel));
-            for (precision, tolerance) in [(Precision::F32, 1e-5), (Precision::Bf16, 0.06), (Precision::Q8, 0.1)] {
+            let tolerances =
+                [(Precision::F32, 1e-5), (Precision::Bf16, 0.06), (Precision::Q8, 0.1), (Precision::Q4, 1.0)];
+            for (precision, tolerance) in tolerances {
                 let packed = pack_conv2d(&w, Some(&b), grid, precision).unwrap();
                 on_every_tier(|cx| {
                     let got = conv2d(cx, &x, &packed, Epilogue::default()).unwrap();
@@ -210,6 +213,19 @@ mod tests {
                     close(got.f32s().unwrap(), &reference(&x, &w, &b, grid), tolerance);
                 });
             }
+        }
+    }
+
+    #[test]
+    fn a_kernel_of_one_pixel_is_the_linear_layer_in_every_precision() {
+        let (x, w) = (random(1, [5, 6, 40]), random(2, [19, 40, 1, 1]));
+        for precision in [Precision::F32, Precision::Bf16, Precision::Q8, Precision::Q4] {
+            let packed = pack_conv2d(&w, None, Grid::default(), precision).unwrap();
+            let layer = pack_linear(&w.reshape([19, 40]).unwrap(), None, precision).unwrap();
+            on_every_tier(|cx| {
+                let got = conv2d(cx, &x, &packed, Epilogue::default()).unwrap();
+                assert_eq!(got.bytes(), linear(cx, &x, &layer).unwrap().bytes());
+            });
         }
     }
 
