@@ -1,6 +1,7 @@
 //! Prints, as JSON, what operations reach on this machine beside what its memory gives in the same run.
 //!
-//! `cargo run --release -p mstar-kernels --example speed [what..]`, where `what` begins the names of rows to run.
+//! `cargo run --release -p mstar-kernels --example speed [what..]`, where `what` begins the names
+//! of rows to run, or a tier's (`Avx2`, or `Avx2 attention`).
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -52,7 +53,9 @@ struct Work {
 
 impl Bench<'_> {
     fn wants(&self, name: &str) -> bool {
-        self.wanted.is_empty() || self.wanted.iter().any(|wanted| name.starts_with(wanted.as_str()))
+        let whole = format!("{:?} {name}", self.cx.tier());
+        let begins = |wanted: &String| name.starts_with(wanted.as_str()) || whole.starts_with(wanted.as_str());
+        self.wanted.is_empty() || self.wanted.iter().any(begins)
     }
 
     /// Prints a row: the median and the best time, rates at the best, and the memory's share of it.

@@ -387,7 +387,10 @@ fn widen(halves: __m128i) -> __m256 {
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn power(n: __m256) -> __m256 {
-    let biased = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
+    /// Beside this, floats are a step of one apart: the sum's lowest bits are n + 127, the biased exponent, without a
+    /// conversion.
+    const BIASED: f32 = 12_582_912.0 + 127.0;
+    let biased = _mm256_castps_si256(_mm256_add_ps(n, _mm256_set1_ps(BIASED)));
     _mm256_castsi256_ps(_mm256_slli_epi32::<23>(biased))
 }
 

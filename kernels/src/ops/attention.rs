@@ -1,8 +1,8 @@
 //! Attention over paged keys and values, for decode, prefill in one go or in chunks, and whole sequences alike.
 //!
-//! A query meets its keys in blocks of sixteen that are aligned to positions, first to last, so its result depends on
-//! neither the other queries nor on how its tokens were grouped: scores are chains over the width, the softmax takes
-//! the maximum of all scores first, and the output is one chain over the keys.
+//! A query meets its keys in blocks of sixteen, and in tiles of such blocks, that are aligned to positions, first to last, so
+//! its result depends on neither the other queries nor on how its tokens were grouped: scores are chains over the width, and
+//! the output is one chain over the keys, scaled anew before a tile that holds a greater score than all before it.
 
 use std::ops::Range;
 

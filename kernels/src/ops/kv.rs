@@ -16,6 +16,8 @@ use crate::scratch::Scratch;
 use crate::{Cx, DType, Device, KernelError, Shape, Tensor};
 
 mod joined;
+mod slots;
+use slots::{Slot, page_parts, whole_pages};
 
 /// Tokens of a page.
 pub const PAGE_TOKENS: usize = LANES;
@@ -218,7 +220,7 @@ impl KvPages {
         self.size.pages * self.size.heads * self.size.value_run()
     }
 
-    /// Resolves rows of the batch to (row, page, place in the page); refuses what is out of range or named twice.
+    /// Resolves rows of the batch to (row, page, place in the page); refuses what is out of range.
     fn slots(&self, count: usize, rows: &[KvRow<'_>]) -> Result<Vec<Slot>, KernelError> {
         let mut slots = Vec::with_capacity(count);
         for part in rows {
@@ -235,7 +237,6 @@ impl KvPages {
         Ok(slots)
     }
 
-    /// One task per head: heads never share a run, whatever the slots say.
     fn write<T: Lanes>(
         &mut self,
         cpu: Cpu<'_>,
@@ -243,14 +244,9 @@ impl KvPages {
         (k, v): (&[f32], &[f32]),
         slots: &[Slot],
     ) -> Result<(), KernelError> {
-        let (heads, width) = (self.size.heads, self.size.head_dim);
+        let parts = page_parts(slots, self.size.heads * self.size.head_dim);
         let places = self.places::<T>(layer)?;
-        let one_head = |head: usize| cpu.launch(Head { places: &places, head, k, v, slots });
-        if slots.len() * heads * width < 8_192 {
-            (0..heads).for_each(one_head);
-        } else {
-            cpu.pool.each(heads, one_head);
-        }
+        cpu.pool.each(parts.len(), |part| cpu.launch(Part { places: &places, k, v, slots: parts[part] }));
         Ok(())
     }
 
@@ -262,22 +258,6 @@ impl KvPages {
     }
 }
 
-/// A row of the batch, its page, and its place in the page.
-type Slot = (usize, usize, usize);
-
-/// Cuts slots into those of whole pages, first token to last, and single ones.
-fn whole_pages(mut slots: &[Slot]) -> impl Iterator<Item = &[Slot]> {
-    std::iter::from_fn(move || {
-        let &(_, page, _) = slots.first()?;
-        let in_order =
-            |tokens: &[Slot; PAGE_TOKENS]| tokens.iter().enumerate().all(|(i, slot)| (slot.1, slot.2) == (page, i));
-        let whole = slots.first_chunk().is_some_and(in_order);
-        let (run, rest) = slots.split_at(if whole { PAGE_TOKENS } else { 1 });
-        slots = rest;
-        Some(run)
-    })
-}
-
 /// One layer's pages, for writing by several threads.
 struct Places<'a, T> {
     size: KvSize,
@@ -285,34 +265,36 @@ struct Places<'a, T> {
     values: Disjoint<'a, T>,
 }
 
-/// One task: a head's keys and values, `[rows, heads, width]` each.
-struct Head<'a, T> {
+/// One task: the keys and values of some tokens, `[rows, heads, width]` each. Rows are read one after the other, all heads of
+/// each: head by head, they would lie a power of two apart, where caches have room for few.
+struct Part<'a, T> {
     places: &'a Places<'a, T>,
-    head: usize,
     k: &'a [f32],
     v: &'a [f32],
     slots: &'a [Slot],
 }
 
-// --- impl Head ---
+// --- impl Part ---
 
-impl<T: Lanes> Kernel for Head<'_, T> {
+impl<T: Lanes> Kernel for Part<'_, T> {
     type Out = ();
 
     #[inline(always)]
     fn run<I: Isa>(self, isa: I) {
-        let Self { places, head, k, v, slots } = self;
+        let Self { places, k, v, slots } = self;
         let (heads, width) = (places.size.heads, places.size.head_dim);
-        let mut keys = Scratch::<f32>::take(PAGE_TOKENS * width);
         for slots in whole_pages(slots) {
-            for (slot, key) in slots.iter().zip(keys.chunks_exact_mut(width)) {
-                let at = (slot.0 * heads + head) * width;
-                key.copy_from_slice(&k[at..][..width]);
-                // SAFETY: a head is one task.
-                unsafe { places.put_value(head, *slot, &v[at..][..width]) };
+            for head in 0..heads {
+                let mut keys = [&k[..0]; PAGE_TOKENS];
+                for (slot, key) in slots.iter().zip(&mut keys) {
+                    let at = (slot.0 * heads + head) * width;
+                    *key = &k[at..][..width];
+                    // SAFETY: a page is one task.
+                    unsafe { places.put_value(head, *slot, &v[at..][..width]) };
+                }
+                // SAFETY: as above.
+                unsafe { places.put_keys(isa, head, slots, &keys) };
             }
-            // SAFETY: as above.
-            unsafe { places.put_keys(isa, head, slots, &keys) };
         }
     }
 }
@@ -320,32 +302,27 @@ impl<T: Lanes> Kernel for Head<'_, T> {
 // --- impl Places ---
 
 impl<T: Lanes> Places<'_, T> {
-    /// Stores the keys of one head, side by side, at a place that [`whole_pages`] gave.
+    /// Stores one head's key of each slot, at a place that [`whole_pages`] gave.
     ///
     /// # Safety
-    /// No other thread writes a key of this head.
+    /// No other thread writes a key of this page.
     #[inline(always)]
-    unsafe fn put_keys<I: Isa>(&self, isa: I, head: usize, slots: &[Slot], keys: &[f32]) {
-        let width = self.size.head_dim;
+    unsafe fn put_keys<I: Isa>(&self, isa: I, head: usize, slots: &[Slot], keys: &[&[f32]; PAGE_TOKENS]) {
         let (Some(&(_, page, _)), true) = (slots.first(), slots.len() == PAGE_TOKENS) else {
-            for (slot, key) in slots.iter().zip(keys.chunks_exact(width)) {
+            for (slot, key) in slots.iter().zip(keys) {
                 // SAFETY: as the caller says.
                 unsafe { self.put_key(head, *slot, key) };
             }
             return;
         };
-        let mut rows = [&keys[..0]; PAGE_TOKENS];
-        for (row, key) in rows.iter_mut().zip(keys.chunks_exact(width)) {
-            *row = key;
-        }
         let (run, size) = (page * self.size.heads + head, self.size.key_run());
-        // SAFETY: runs of different heads are disjoint, and the head is the caller's.
+        // SAFETY: runs are disjoint, and the page is the caller's.
         let out = unsafe { self.keys.part(run * size, size) };
         if let Some(out) = T::floats_mut(out) {
-            return interleave(isa, &rows, out);
+            return interleave(isa, keys, out);
         }
         let mut columns = Scratch::<f32>::take(size);
-        interleave(isa, &rows, &mut columns);
+        interleave(isa, keys, &mut columns);
         for (out, &x) in out.iter_mut().zip(&*columns) {
             *out = T::narrow(x);
         }
@@ -354,11 +331,11 @@ impl<T: Lanes> Places<'_, T> {
     /// Stores the key of one head.
     ///
     /// # Safety
-    /// No other thread writes a key of this head.
+    /// No other thread writes a key of this page.
     #[inline(always)]
     unsafe fn put_key(&self, head: usize, (_, page, token): Slot, key: &[f32]) {
         let (run, size) = (page * self.size.heads + head, self.size.key_run());
-        // SAFETY: runs of different heads are disjoint, and the head is the caller's.
+        // SAFETY: runs are disjoint, and the page is the caller's.
         let keys = unsafe { self.keys.part(run * size, size) };
         for (out, &x) in keys[token..].iter_mut().step_by(LANES).zip(key) {
             *out = T::narrow(x);
@@ -368,7 +345,7 @@ impl<T: Lanes> Places<'_, T> {
     /// Stores the value of one head.
     ///
     /// # Safety
-    /// No other thread writes a value of this head.
+    /// No other thread writes a value of this page.
     #[inline(always)]
     unsafe fn put_value(&self, head: usize, (_, page, token): Slot, value: &[f32]) {
         let at = (page * self.size.heads + head) * self.size.value_run() + token * self.size.padded();

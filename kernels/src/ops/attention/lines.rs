@@ -1,6 +1,9 @@
 //! The inner kernel of attention: some queries over the keys of one head.
 //!
-//! A block of keys, or values, is met by all groups of lines before the next: it comes from memory once.
+//! A tile of keys and values is met by all groups of lines before the next: it comes from memory once. Each line keeps the
+//! greatest score so far, the sum of the powers under it, and its output, which are scaled anew when a tile holds a greater
+//! one (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018; FlashAttention's loop). Tiles are
+//! aligned to positions, so that what a line goes through depends on the keys it sees alone.
 
 use std::ops::Range;
 
@@ -11,11 +14,11 @@ use crate::ops::kv::KvSize;
 use crate::pool::Disjoint;
 use crate::scratch::Scratch;
 
-/// Groups of lines that share one pass over the keys.
-const GROUPS: usize = 4;
-/// Pages are scattered: what lies so many bytes ahead in the order of the tokens is asked for early. Pages often lie a
-/// power of two apart, where only the first-level cache has room for several.
-const AHEAD: usize = 12 << 10;
+/// Blocks of a tile: its keys and values stay in the second-level cache, a group's scores in the first; what is done once per
+/// tile is a small part.
+const TILE: usize = 8;
+/// Lines of a task, rounded up to whole groups: they share one pass over the keys.
+const LINES: usize = 60;
 
 /// A query of one head, and the keys it sees.
 pub(super) struct Line {
@@ -39,29 +42,32 @@ pub(super) struct Lines<'a, T> {
 
 /// Lines whose sums fit the registers together, filled up to a number of rows that there is code for.
 struct Group<'a> {
-    lines: &'a [Line],
-    rows: usize,
-    /// Blocks of keys that at least one line sees a part of.
-    blocks: Range<usize>,
-    /// Those that all lines see wholly.
-    whole: Range<usize>,
-    /// Their elements, `[width][rows]`.
+    plan: Plan<'a>,
+    /// Their elements times the scale and log2(e), `[width][rows]`.
     q: &'a mut [f32],
-    /// `[blocks][rows]`.
-    scores: &'a mut [[f32; LANES]],
-    /// The greatest so far, `[rows]`.
-    most: &'a mut [[f32; LANES]],
     /// `[rows][padded width]`.
     out: &'a mut [f32],
+    /// The sums of powers, lane by lane, `[rows]`.
+    sums: &'a mut [[f32; LANES]],
+    /// The greatest scores, `[rows]`.
+    most: &'a mut [f32],
 }
 
 /// What a group is made of, before there is memory for it.
 struct Plan<'a> {
     lines: &'a [Line],
     rows: usize,
+    /// Blocks of keys that at least one line sees a part of.
     blocks: Range<usize>,
+    /// Those that all lines see wholly.
     whole: Range<usize>,
 }
+
+/// Scores of a group with a tile, then their powers: `[blocks][rows]`.
+type Scores = [[[f32; LANES]; LANES]; TILE];
+
+/// Each row's weights of a block, its values, and what to ask for meanwhile: as many as the values.
+type Weighed<'a, T> = (&'a [[f32; LANES]; LANES], &'a [[T; LANES]], &'a [[T; LANES]]);
 
 /// Returns how many lines one task takes at most.
 pub(super) fn most_lines(cpu: Cpu<'_>) -> usize {
@@ -75,7 +81,7 @@ impl Kernel for MostLines {
 
     #[inline(always)]
     fn run<I: Isa>(self, _isa: I) -> usize {
-        GROUPS * I::ROW_TILES[0]
+        LINES.next_multiple_of(I::ROW_TILES[0])
     }
 }
 
@@ -91,29 +97,23 @@ impl<T: Lanes> Kernel for Lines<'_, T> {
         let start = memory.as_ptr().align_offset(size_of::<[f32; LANES]>()).min(LANES);
         let mut memory = &mut memory[start..];
         let mut groups: Vec<Group<'_>> = Vec::with_capacity(plans.len());
-        for plan in &plans {
+        for plan in plans {
             let (own, rest) = memory.split_at_mut(plan.numbers(width));
             memory = rest;
             groups.push(self.group(isa, plan, own));
         }
-        let first = groups.iter().map(|group| group.blocks.start).min().unwrap_or(0);
-        let end = groups.iter().map(|group| group.blocks.end).max().unwrap_or(0);
-        let blocks = first.min(end)..end;
-        for block in blocks.clone() {
-            let mut later = self.later(&blocks, block, Side::Keys);
-            for group in groups.iter_mut().filter(|group| group.blocks.contains(&block)) {
-                self.score(isa, group, block, later);
-                later = &[];
-            }
-        }
-        for group in &mut groups {
-            group.exponentials(isa);
-        }
-        for block in blocks.clone() {
-            let mut later = self.later(&blocks, block, Side::Values);
-            for group in groups.iter_mut().filter(|group| group.blocks.contains(&block)) {
-                self.weigh(isa, group, block, later);
-                later = &[];
+        let first = groups.iter().map(|group| group.plan.blocks.start).min().unwrap_or(0);
+        let end = groups.iter().map(|group| group.plan.blocks.end).max().unwrap_or(0);
+        let mut scores: Scores = [[[0.0; LANES]; LANES]; TILE];
+        for tile in first / TILE..end.div_ceil(TILE) {
+            let mut ahead = true;
+            for group in &mut groups {
+                let plan = &group.plan;
+                let blocks = plan.blocks.start.max(tile * TILE)..plan.blocks.end.min((tile + 1) * TILE);
+                if !blocks.is_empty() {
+                    self.meet(isa, group, blocks, ahead.then_some(end), &mut scores);
+                    ahead = false;
+                }
             }
         }
         for group in &groups {
@@ -122,44 +122,43 @@ impl<T: Lanes> Kernel for Lines<'_, T> {
     }
 }
 
-/// Which half of a page.
-#[derive(Clone, Copy)]
-enum Side {
-    Keys,
-    Values,
-}
-
 impl<T: Lanes> Lines<'_, T> {
     /// Lays a group out in its memory.
     #[inline(always)]
-    fn group<'b, I: Isa>(&self, isa: I, plan: &Plan<'b>, memory: &'b mut [f32]) -> Group<'b> {
+    fn group<'b, I: Isa>(&self, isa: I, plan: Plan<'b>, memory: &'b mut [f32]) -> Group<'b> {
         let (rows, width) = (plan.rows, self.size.head_dim);
-        let (scores, rest) = memory.split_at_mut(plan.blocks.len() * rows * LANES);
-        let (most, rest) = rest.split_at_mut(rows * LANES);
-        let (out, q) = rest.split_at_mut(rows * self.size.padded());
-        let q = &mut q[..width * rows];
-        let (scores, most) = (scores.as_chunks_mut().0, most.as_chunks_mut().0);
+        let (sums, rest) = memory.split_at_mut(rows * LANES);
+        let (out, rest) = rest.split_at_mut(rows * self.size.padded());
+        let (q, rest) = rest.split_at_mut(width * rows);
+        let (sums, most) = (sums.as_chunks_mut().0, &mut rest[..rows]);
         out.fill(0.0);
-        most.fill([f32::NEG_INFINITY; LANES]);
-        // Rows without a line compute with the last one's.
+        sums.fill([0.0; LANES]);
+        most.fill(f32::NEG_INFINITY);
+        // Rows without a line take the last one's query; nothing of theirs is read.
         let mut queries = [&self.q[..0]; LANES];
         for (r, query) in queries[..rows].iter_mut().enumerate() {
             *query = &self.q[plan.lines[r.min(plan.lines.len() - 1)].at..][..width];
         }
         interleave(isa, &queries[..rows], q);
-        let Plan { lines, ref blocks, ref whole, .. } = *plan;
-        Group { lines, rows, blocks: blocks.clone(), whole: whole.clone(), q, scores, most, out }
+        // Scores become powers of two.
+        let scale = isa.splat(self.scale * std::f32::consts::LOG2_E);
+        for q in q.chunks_mut(LANES) {
+            isa.store_part(isa.mul(isa.load_part(q, 0.0), scale), q);
+        }
+        Group { plan, q, out, sums, most }
     }
 
-    /// Stores a group's outputs, each divided by its sum.
+    /// Stores a group's outputs, each divided by its sum: zeros where a line saw nothing.
     #[inline(always)]
     fn hand_out<I: Isa>(&self, isa: I, group: &Group<'_>) {
         let (width, padded) = (self.size.head_dim, self.size.padded());
-        for ((line, row), [inverse, ..]) in group.lines.iter().zip(group.out.chunks_exact(padded)).zip(&*group.most) {
+        for ((line, row), sums) in group.plan.lines.iter().zip(group.out.chunks_exact(padded)).zip(&*group.sums) {
+            let sum = isa.sum(isa.load(sums));
+            let inverse = isa.splat(if sum == 0.0 { 0.0 } else { 1.0 / sum });
             // SAFETY: parts do not overlap (validated), and a line is one (row, head) of one task.
             let out = unsafe { self.out.part(line.at, width) };
             for (out, part) in out.chunks_mut(LANES).zip(row.as_chunks().0) {
-                isa.store_part(isa.mul(isa.load(part), isa.splat(*inverse)), out);
+                isa.store_part(isa.mul(isa.load(part), inverse), out);
             }
         }
     }
@@ -178,141 +177,185 @@ impl<T: Lanes> Lines<'_, T> {
         self.values[run * self.size.value_run()..][..self.size.value_run()].as_chunks().0
     }
 
-    /// What will be read some blocks after this, to be asked for while this is computed: behind the last keys come the
-    /// first values.
-    fn later(&self, blocks: &Range<usize>, block: usize, side: Side) -> &[[T; LANES]] {
-        let ahead = (AHEAD / (self.size.value_run() * size_of::<T>())).max(1);
-        let later = block + ahead;
-        match side {
-            Side::Keys if later < blocks.end => self.keys_of(later),
-            Side::Keys => self.values_of((blocks.start + later - blocks.end).min(blocks.end - 1)),
-            Side::Values if later < blocks.end => self.values_of(later),
-            Side::Values => &[],
+    /// Takes a group through the blocks of a tile that it sees. `ahead` is the end of all blocks where this group asks for
+    /// the next tile meanwhile: pages are scattered, and no machine guesses where the next one lies.
+    #[inline(always)]
+    fn meet<I: Isa>(
+        &self,
+        isa: I,
+        group: &mut Group<'_>,
+        blocks: Range<usize>,
+        ahead: Option<usize>,
+        scores: &mut Scores,
+    ) {
+        let rows = group.plan.rows;
+        let next = |block: usize| ahead.filter(|&end| block + TILE < end).map(|_| block + TILE);
+        for (block, scores) in blocks.clone().zip(&mut *scores) {
+            let keys = self.keys_of(block);
+            // Without anything to ask for, ask for what is at hand.
+            let later = next(block).map_or(keys, |block| self.keys_of(block));
+            score(isa, group.q, rows, (keys, later), scores);
+        }
+        for r in 0..group.plan.lines.len() {
+            group.powers(isa, r, &blocks, scores);
+        }
+        let start = group.plan.whole.start.clamp(blocks.start, blocks.end);
+        let end = group.plan.whole.end.clamp(start, blocks.end);
+        let mut parts: [Weighed<'_, T>; TILE] = [(&[[0.0; LANES]; LANES], &[], &[]); TILE];
+        for ((block, scores), part) in blocks.clone().zip(&*scores).zip(&mut parts) {
+            let values = self.values_of(block);
+            *part = (scores, values, next(block).map_or(values, |block| self.values_of(block)));
+        }
+        for block in blocks.start..start {
+            self.weigh_part(isa, group, block, &parts[block - blocks.start]);
+        }
+        weigh_rows(isa, rows, &parts[start - blocks.start..end - blocks.start], group.out);
+        for block in end..blocks.end {
+            self.weigh_part(isa, group, block, &parts[block - blocks.start]);
         }
     }
 
+    /// Adds the values of a block that some lines see a part of, weighed, to their outputs.
     #[inline(always)]
-    fn score<I: Isa>(&self, isa: I, group: &mut Group<'_>, block: usize, later: &[[T; LANES]]) {
-        if I::ROW_TILES[0] >= 16 {
-            match group.rows {
-                16 => self.score_rows::<I, 16>(isa, group, block, later),
-                8 => self.score_rows::<I, 8>(isa, group, block, later),
-                4 => self.score_rows::<I, 4>(isa, group, block, later),
-                _ => self.score_rows::<I, 1>(isa, group, block, later),
-            }
-        } else if I::ROW_TILES[0] >= 6 {
-            match group.rows {
-                6 => self.score_rows::<I, 6>(isa, group, block, later),
-                4 => self.score_rows::<I, 4>(isa, group, block, later),
-                2 => self.score_rows::<I, 2>(isa, group, block, later),
-                _ => self.score_rows::<I, 1>(isa, group, block, later),
-            }
-        } else {
-            match group.rows {
-                2 => self.score_rows::<I, 2>(isa, group, block, later),
-                _ => self.score_rows::<I, 1>(isa, group, block, later),
-            }
-        }
-    }
-
-    /// The sixteen scores of a block, for each line: one chain over the width.
-    #[inline(always)]
-    fn score_rows<I: Isa, const R: usize>(&self, isa: I, group: &mut Group<'_>, block: usize, later: &[[T; LANES]]) {
-        let (mut sums, keys) = ([isa.splat(0.0); R], self.keys_of(block));
-        // Without anything to ask for, ask for what is at hand.
-        let later = if later.len() < keys.len() { keys } else { later };
-        for ((q, keys), later) in group.q.as_chunks::<R>().0.iter().zip(keys).zip(later) {
-            isa.prefetch(later);
-            let keys = T::load(isa, keys);
-            for (sum, &q) in sums.iter_mut().zip(q) {
-                *sum = isa.fma(isa.splat(q), keys, *sum);
-            }
-        }
-        let scores = &mut group.scores[(block - group.blocks.start) * R..][..R];
-        let most = &mut group.most[..R];
-        if group.whole.contains(&block) {
-            for ((sum, scores), most) in sums.into_iter().zip(scores).zip(most) {
-                let score = isa.mul(sum, isa.splat(self.scale));
-                isa.store(score, scores);
-                isa.store(isa.max(isa.load(most), score), most);
-            }
-            return;
-        }
-        for ((r, sum), (scores, most)) in sums.into_iter().enumerate().zip(scores.iter_mut().zip(most)) {
-            isa.store(isa.mul(sum, isa.splat(self.scale)), scores);
-            if let Some(line) = group.lines.get(r) {
-                mask(scores, block, &line.keys);
-            }
-            isa.store(isa.max(isa.load(most), isa.load(scores)), most);
-        }
-    }
-
-    /// Adds a block's values, weighed, to the outputs: one chain over the keys that a line sees.
-    #[inline(always)]
-    fn weigh<I: Isa>(&self, isa: I, group: &mut Group<'_>, block: usize, later: &[[T; LANES]]) {
-        let (width, values, rows) = (self.size.padded(), self.values_of(block), group.rows);
-        let later = if later.len() < values.len() { values } else { later };
-        let weights = &group.scores[(block - group.blocks.start) * rows..][..rows];
-        if !group.whole.contains(&block) {
-            for ((line, weights), out) in group.lines.iter().zip(weights).zip(group.out.chunks_exact_mut(width)) {
-                weigh_some(isa, weights, part_of(block, &line.keys), values, out);
-            }
-            return;
-        }
-        let out = &mut group.out[..];
-        if I::ROW_TILES[0] >= 16 {
-            match rows {
-                16 => weigh::<I, T, 16>(isa, of(weights), (values, later), out),
-                8 => weigh::<I, T, 8>(isa, of(weights), (values, later), out),
-                4 => weigh::<I, T, 4>(isa, of(weights), (values, later), out),
-                _ => weigh::<I, T, 1>(isa, of(weights), (values, later), out),
-            }
-        } else if I::ROW_TILES[0] >= 6 {
-            match rows {
-                6 => weigh::<I, T, 6>(isa, of(weights), (values, later), out),
-                4 => weigh::<I, T, 4>(isa, of(weights), (values, later), out),
-                2 => weigh::<I, T, 2>(isa, of(weights), (values, later), out),
-                _ => weigh::<I, T, 1>(isa, of(weights), (values, later), out),
-            }
-        } else {
-            match rows {
-                2 => weigh::<I, T, 2>(isa, of(weights), (values, later), out),
-                _ => weigh::<I, T, 1>(isa, of(weights), (values, later), out),
-            }
+    fn weigh_part<I: Isa>(&self, isa: I, group: &mut Group<'_>, block: usize, (weights, values, _): &Weighed<'_, T>) {
+        let outs = group.out.chunks_exact_mut(self.size.padded());
+        for ((line, weights), out) in group.plan.lines.iter().zip(*weights).zip(outs) {
+            weigh_some(isa, weights, part_of(block, &line.keys), values, out);
         }
     }
 }
 
-/// The first `R` lines' weights.
 #[inline(always)]
-fn of<const R: usize>(weights: &[[f32; LANES]]) -> &[[f32; LANES]; R] {
-    weights.first_chunk().expect("invariant: a group has a row for each of its lines")
-}
-
-/// Adds the values of a block's tokens, weighed, to `R` outputs; asks for what comes later meanwhile.
-#[inline(always)]
-fn weigh<I: Isa, T: Lanes, const R: usize>(
+fn score<I: Isa, T: Lanes>(
     isa: I,
-    weights: &[[f32; LANES]; R],
-    (values, later): (&[[T; LANES]], &[[T; LANES]]),
-    out: &mut [f32],
+    q: &[f32],
+    rows: usize,
+    keys: (&[[T; LANES]], &[[T; LANES]]),
+    scores: &mut [[f32; LANES]; LANES],
 ) {
+    if I::ROW_TILES[0] >= 16 {
+        match rows {
+            16 => score_rows::<I, T, 16>(isa, q, keys, scores),
+            8 => score_rows::<I, T, 8>(isa, q, keys, scores),
+            4 => score_rows::<I, T, 4>(isa, q, keys, scores),
+            _ => score_rows::<I, T, 1>(isa, q, keys, scores),
+        }
+    } else if I::ROW_TILES[0] >= 6 {
+        match rows {
+            6 => score_rows::<I, T, 6>(isa, q, keys, scores),
+            4 => score_rows::<I, T, 4>(isa, q, keys, scores),
+            2 => score_rows::<I, T, 2>(isa, q, keys, scores),
+            _ => score_rows::<I, T, 1>(isa, q, keys, scores),
+        }
+    } else {
+        match rows {
+            2 => score_rows::<I, T, 2>(isa, q, keys, scores),
+            _ => score_rows::<I, T, 1>(isa, q, keys, scores),
+        }
+    }
+}
+
+/// The sixteen scores of a block, for each row: one chain over the width.
+#[inline(always)]
+fn score_rows<I: Isa, T: Lanes, const R: usize>(
+    isa: I,
+    q: &[f32],
+    (keys, later): (&[[T; LANES]], &[[T; LANES]]),
+    scores: &mut [[f32; LANES]; LANES],
+) {
+    let mut sums = [isa.splat(0.0); R];
+    // Two steps per turn: with one, the loop's own instructions cost a tenth of the time.
+    let (turns, last) = q.as_chunks::<R>().0.as_chunks::<2>();
+    let (keys, last_key) = keys.as_chunks::<2>();
+    let (later, _) = later.as_chunks::<2>();
+    for ((q, keys), later) in turns.iter().zip(keys).zip(later) {
+        for ((q, keys), later) in q.iter().zip(keys).zip(later) {
+            isa.prefetch(later);
+            add_products(isa, q, keys, &mut sums);
+        }
+    }
+    for (q, keys) in last.iter().zip(last_key) {
+        add_products(isa, q, keys, &mut sums);
+    }
+    for (sum, scores) in sums.into_iter().zip(scores) {
+        isa.store(sum, scores);
+    }
+}
+
+/// Adds an element of each row's query times the same of sixteen keys.
+#[inline(always)]
+fn add_products<I: Isa, T: Lanes, const R: usize>(isa: I, q: &[f32; R], keys: &[T; LANES], sums: &mut [I::V; R]) {
+    let keys = T::load(isa, keys);
+    for (sum, &q) in sums.iter_mut().zip(q) {
+        *sum = isa.fma(isa.splat(q), keys, *sum);
+    }
+}
+
+/// Adds the values of blocks that all lines see wholly.
+#[inline(always)]
+fn weigh_rows<I: Isa, T: Lanes>(isa: I, rows: usize, parts: &[Weighed<'_, T>], out: &mut [f32]) {
+    if I::ROW_TILES[0] >= 16 {
+        match rows {
+            16 => weigh::<I, T, 16>(isa, parts, out),
+            8 => weigh::<I, T, 8>(isa, parts, out),
+            4 => weigh::<I, T, 4>(isa, parts, out),
+            _ => weigh::<I, T, 1>(isa, parts, out),
+        }
+    } else if I::ROW_TILES[0] >= 6 {
+        match rows {
+            6 => weigh::<I, T, 6>(isa, parts, out),
+            4 => weigh::<I, T, 4>(isa, parts, out),
+            2 => weigh::<I, T, 2>(isa, parts, out),
+            _ => weigh::<I, T, 1>(isa, parts, out),
+        }
+    } else {
+        match rows {
+            2 => weigh::<I, T, 2>(isa, parts, out),
+            _ => weigh::<I, T, 1>(isa, parts, out),
+        }
+    }
+}
+
+/// Adds the values of some blocks' tokens, weighed, to `R` outputs.
+#[inline(always)]
+fn weigh<I: Isa, T: Lanes, const R: usize>(isa: I, parts: &[Weighed<'_, T>], out: &mut [f32]) {
+    let Some((_, values, _)) = parts.first() else { return };
     let columns = values.len() / LANES;
     for column in 0..columns {
         let mut sums = [isa.splat(0.0); R];
         for (sum, row) in sums.iter_mut().zip(out.as_chunks::<LANES>().0.chunks_exact(columns)) {
             *sum = isa.load(&row[column]);
         }
-        for token in 0..LANES {
-            let at = token * columns + column;
-            isa.prefetch(&later[at]);
-            let value = T::load(isa, &values[at]);
-            for (sum, weights) in sums.iter_mut().zip(weights) {
-                *sum = isa.fma(isa.splat(weights[token]), value, *sum);
-            }
+        for (weights, values, later) in parts {
+            let weights: &[[f32; LANES]; R] =
+                weights.first_chunk().expect("invariant: no tile has more rows than lanes");
+            weigh_block(isa, weights, (values, later), (columns, column), &mut sums);
         }
         for (&sum, row) in sums.iter().zip(out.as_chunks_mut::<LANES>().0.chunks_exact_mut(columns)) {
             isa.store(sum, &mut row[column]);
+        }
+    }
+}
+
+/// Adds one column of a block's values, weighed, to the sums of `R` rows.
+#[inline(always)]
+fn weigh_block<I: Isa, T: Lanes, const R: usize>(
+    isa: I,
+    weights: &[[f32; LANES]; R],
+    (values, later): (&[[T; LANES]], &[[T; LANES]]),
+    (columns, column): (usize, usize),
+    sums: &mut [I::V; R],
+) {
+    // Two steps per turn, as in `score_rows`.
+    let turns = values.chunks_exact(2 * columns).zip(later.chunks_exact(2 * columns));
+    for (turn, (values, later)) in (0..LANES / 2).zip(turns) {
+        for step in 0..2 {
+            let at = step * columns + column;
+            isa.prefetch(&later[at]);
+            let (token, value) = (2 * turn + step, T::load(isa, &values[at]));
+            for (sum, weights) in sums.iter_mut().zip(weights) {
+                *sum = isa.fma(isa.splat(weights[token]), value, *sum);
+            }
         }
     }
 }
@@ -369,40 +412,48 @@ impl<'a> Plan<'a> {
         Self { lines, rows, blocks: first.min(end)..end, whole }
     }
 
-    /// Numbers of memory: scores, maxima, outputs and queries.
+    /// Numbers of memory: sums, outputs, queries and greatest scores.
     fn numbers(&self, (width, padded): (usize, usize)) -> usize {
-        let vectors = (self.blocks.len() + 1) * self.rows;
-        vectors * LANES + self.rows * (padded + width).next_multiple_of(LANES)
+        (self.rows * (LANES + padded + width + 1)).next_multiple_of(LANES)
     }
 }
 
 impl Group<'_> {
-    /// Turns scores into exponentials, under their maximum; puts 1 / sum, or 0 where there is no score, where the
-    /// maximum was.
+    /// Turns a line's scores of the blocks of a tile into powers under the greatest score so far, and adds them up; what was
+    /// summed under a lesser one is scaled first.
     #[inline(always)]
-    fn exponentials<I: Isa>(&mut self, isa: I) {
-        for (r, (line, most)) in self.lines.iter().zip(self.most.iter_mut()).enumerate() {
-            let start = (line.keys.start / LANES).saturating_sub(self.blocks.start);
-            let count = line.keys.end.div_ceil(LANES).saturating_sub(self.blocks.start + start);
-            let own = self.scores.get_mut(start * self.rows + r..).unwrap_or_default();
-            let greatest = isa.greatest(isa.load(most));
-            most[0] = exponentials(isa, own, (self.rows, count), greatest);
+    fn powers<I: Isa>(&mut self, isa: I, r: usize, blocks: &Range<usize>, scores: &mut Scores) {
+        let keys = &self.plan.lines[r].keys;
+        let first = (keys.start / LANES).max(blocks.start);
+        let own = first..keys.end.div_ceil(LANES).min(blocks.end);
+        if keys.is_empty() || own.is_empty() {
+            return;
         }
+        let scores = &mut scores[first - blocks.start..own.end - blocks.start];
+        let mut greatest = isa.splat(f32::NEG_INFINITY);
+        for (block, scores) in own.zip(&mut *scores) {
+            // What is not seen adds 2^-100, which vanishes in a sum of at least one; its value is never added.
+            mask(&mut scores[r], block, keys);
+            greatest = isa.max(greatest, isa.load(&scores[r]));
+        }
+        let most = self.most[r].max(isa.greatest(greatest));
+        let mut sum = isa.load(&self.sums[r]);
+        if most != self.most[r] {
+            let padded = self.out.len() / self.plan.rows;
+            let less = maths::exp2_below(isa, isa.splat(self.most[r] - most));
+            for out in self.out[r * padded..][..padded].as_chunks_mut().0 {
+                isa.store(isa.mul(isa.load(out), less), out);
+            }
+            sum = isa.mul(sum, less);
+            self.most[r] = most;
+        }
+        // Under zero, scores of minus infinity alone become next to nothing instead of no number.
+        let most = isa.splat(if most == f32::NEG_INFINITY { 0.0 } else { most });
+        for scores in scores {
+            let power = maths::exp2_below(isa, isa.sub(isa.load(&scores[r]), most));
+            sum = isa.add(sum, power);
+            isa.store(power, &mut scores[r]);
+        }
+        isa.store(sum, &mut self.sums[r]);
     }
-}
-
-/// Turns scores into exponentials, under their maximum; returns 1 / sum, or 0 where there is no score. A line's `count`
-/// blocks lie `step` apart.
-#[inline(always)]
-fn exponentials<I: Isa>(isa: I, scores: &mut [[f32; LANES]], (step, count): (usize, usize), most: f32) -> f32 {
-    if most == f32::NEG_INFINITY {
-        return 0.0;
-    }
-    let (most, mut sum) = (isa.splat(most), isa.splat(0.0));
-    for block in scores.iter_mut().step_by(step).take(count) {
-        let e = maths::exp_below(isa, isa.sub(isa.load(block), most));
-        sum = isa.add(sum, e);
-        isa.store(e, block);
-    }
-    1.0 / isa.sum(sum)
 }

@@ -25,7 +25,9 @@ fn reference(q: &Tensor, (k, v): (&Tensor, &Tensor), spans: &[AttnSpan], scale: 
                     let pairs = qs[at..][..width].iter().zip(&ks[place(key)..]);
                     pairs.map(|(q, k)| f64::from(*q) * f64::from(*k)).sum::<f64>()
                 };
-                let weights: Vec<f64> = keys.iter().map(|&key| (dot(key) * f64::from(scale)).exp()).collect();
+                let scores: Vec<f64> = keys.iter().map(|&key| dot(key) * f64::from(scale)).collect();
+                let most = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                let weights: Vec<f64> = scores.iter().map(|score| (score - most).exp()).collect();
                 let total: f64 = weights.iter().sum();
                 for d in 0..width {
                     let sum = keys.iter().zip(&weights).map(|(&key, w)| w * f64::from(vs[place(key) + d]));
@@ -39,15 +41,18 @@ fn reference(q: &Tensor, (k, v): (&Tensor, &Tensor), spans: &[AttnSpan], scale: 
 
 #[test]
 fn plain_attention_follows_its_definition() {
-    let shapes = [(1, 1, 16), (4, 2, 32), (9, 3, 64), (6, 6, 20)];
+    let shapes = [(1, 1, 16), (4, 2, 32), (9, 3, 64), (6, 6, 20), (2, 1, 17)];
     for (heads, kv_heads, width) in shapes {
         let (q, k, v) =
             (random(1, [29, heads, width]), random(2, [70, kv_heads, width]), random(3, [70, kv_heads, width]));
-        for reach in [Reach::Full, Reach::Causal, Reach::Window(1), Reach::Window(19), Reach::Blocks(7)] {
+        for reach in
+            [Reach::Full, Reach::Causal, Reach::Window(0), Reach::Window(1), Reach::Window(19), Reach::Blocks(7)]
+        {
             let spans = [
                 AttnSpan { rows: 0..1, keys: 0..33, reach },
                 AttnSpan { rows: 1..1, keys: 33..33, reach },
                 AttnSpan { rows: 2..28, keys: 20..70, reach },
+                AttnSpan { rows: 28..29, keys: 70..70, reach: Reach::Full },
             ];
             let want = reference(&q, (&k, &v), &spans, 0.3);
             on_every_tier(|cx| {
@@ -58,12 +63,40 @@ fn plain_attention_follows_its_definition() {
     }
 }
 
+#[test]
+fn scores_that_rise_from_tile_to_tile_are_scaled_anew() {
+    let (heads, width, keys) = (2, 32, 700);
+    // Every key is more like the direction than the one before. For the first queries scores rise, for one they are all the
+    // same, for the last they fall.
+    let direction = random(1, [heads * width]);
+    let along = |rows: usize, size: &dyn Fn(usize) -> f32| {
+        let row = |r: usize| direction.f32s().unwrap().iter().map(move |x| x * size(r)).collect::<Vec<_>>();
+        Tensor::from_f32((0..rows).flat_map(row).collect(), [rows, heads, width]).unwrap()
+    };
+    let q = along(13, &|r| 1.5 - 0.25 * r as f32);
+    let (k, v) = (along(keys, &|key| key as f32 / 40.0), random(3, [keys, heads, width]));
+    // In the second case each tile is beyond the powers that are told from nothing under the one after it; scores are large
+    // then, and their last bits with them.
+    for (scale, tolerance) in [(0.1, 1e-5), (4.0, 1e-3)] {
+        for reach in [Reach::Full, Reach::Causal, Reach::Window(150)] {
+            let spans = [AttnSpan { rows: 0..13, keys: 0..keys, reach }];
+            let want = reference(&q, (&k, &v), &spans, scale);
+            on_every_tier(|cx| {
+                close(attention(cx, &q, (&k, &v), &spans, scale).unwrap().f32s().unwrap(), &want, tolerance);
+            });
+        }
+    }
+}
+
+/// Tokens of [`in_chunks`]: several tiles of keys.
+const TOKENS: usize = 300;
+
 /// Runs a sequence through pages, `steps` tokens at a time, beside a second sequence; returns its outputs.
 fn in_chunks(cx: &Cx, dtype: DType, reach: Reach, steps: &[usize]) -> Vec<u8> {
-    let size = KvSize { layers: 2, pages: 9, heads: 2, head_dim: 32 };
-    let (q, k, v) = (random(1, [50, 6, 32]), random(2, [50, 2, 32]), random(3, [50, 2, 32]));
+    let size = KvSize { layers: 2, pages: 25, heads: 2, head_dim: 32 };
+    let (q, k, v) = (random(1, [TOKENS, 6, 32]), random(2, [TOKENS, 2, 32]), random(3, [TOKENS, 2, 32]));
     let mut kv = KvPages::new(size, dtype).unwrap();
-    let table = [7, 2, 4, 0];
+    let table: Vec<u32> = (0..25).rev().filter(|&page| page != 5).collect();
     let (mut at, mut out) = (0, Vec::new());
     for (turn, &step) in steps.iter().enumerate() {
         // The neighbour's rows come before ours, a different number each time.
@@ -88,12 +121,12 @@ fn in_chunks(cx: &Cx, dtype: DType, reach: Reach, steps: &[usize]) -> Vec<u8> {
 #[test]
 fn prefill_chunks_and_decode_give_the_same_bits() {
     for dtype in [DType::F32, DType::BF16] {
-        for reach in [Reach::Causal, Reach::Window(21)] {
+        for reach in [Reach::Causal, Reach::Window(21), Reach::Window(150)] {
             on_every_tier(|cx| {
-                let whole = in_chunks(cx, dtype, reach, &[50]);
-                let by_token = in_chunks(cx, dtype, reach, &[1; 50]);
+                let whole = in_chunks(cx, dtype, reach, &[TOKENS]);
+                let by_token = in_chunks(cx, dtype, reach, &[1; TOKENS]);
                 assert!(whole == by_token, "decode differs from prefill");
-                for steps in [&[16, 16, 18][..], &[1, 30, 5, 5, 9], &[7; 7][..]] {
+                for steps in [&[96, 160, 44][..], &[1, 130, 5, 5, 159], &[37; 8][..]] {
                     let chunked = in_chunks(cx, dtype, reach, steps);
                     assert!(chunked[..] == whole[..chunked.len()], "{steps:?} differs from prefill");
                 }
@@ -105,8 +138,8 @@ fn prefill_chunks_and_decode_give_the_same_bits() {
 #[test]
 fn a_block_decoded_at_once_sees_itself_whole() {
     on_every_tier(|cx| {
-        let whole = in_chunks(cx, DType::F32, Reach::Blocks(10), &[50]);
-        for steps in [&[10; 5][..], &[20, 10, 20]] {
+        let whole = in_chunks(cx, DType::F32, Reach::Blocks(10), &[TOKENS]);
+        for steps in [&[10; 30][..], &[20, 150, 130]] {
             assert!(in_chunks(cx, DType::F32, Reach::Blocks(10), steps) == whole, "{steps:?}");
         }
     });
@@ -114,16 +147,16 @@ fn a_block_decoded_at_once_sees_itself_whole() {
 
 #[test]
 fn threads_do_not_change_a_bit() {
-    threads_do_not_show(|cx| in_chunks(cx, DType::BF16, Reach::Causal, &[20, 30]));
+    threads_do_not_show(|cx| in_chunks(cx, DType::BF16, Reach::Causal, &[120, 180]));
 }
 
 #[test]
 fn pages_equal_plain_tensors_in_f32() {
     on_every_tier(|cx| {
-        let (q, k, v) = (random(1, [50, 6, 32]), random(2, [50, 2, 32]), random(3, [50, 2, 32]));
-        let span = AttnSpan { rows: 0..50, keys: 0..50, reach: Reach::Causal };
+        let (q, k, v) = (random(1, [TOKENS, 6, 32]), random(2, [TOKENS, 2, 32]), random(3, [TOKENS, 2, 32]));
+        let span = AttnSpan { rows: 0..TOKENS, keys: 0..TOKENS, reach: Reach::Causal };
         let plain = attention(cx, &q, (&k, &v), &[span], 0.2).unwrap();
-        assert!(in_chunks(cx, DType::F32, Reach::Causal, &[50]) == plain.bytes());
+        assert!(in_chunks(cx, DType::F32, Reach::Causal, &[TOKENS]) == plain.bytes());
     });
 }
 
@@ -170,7 +203,7 @@ fn rows_tables_and_lengths_that_do_not_fit_are_refused() {
 
 #[test]
 fn queries_keys_and_values_side_by_side_give_the_same_bits() {
-    for (heads, kv_heads, width) in [(1, 1, 16), (6, 2, 32), (9, 3, 64), (4, 4, 20)] {
+    for (heads, kv_heads, width) in [(1, 1, 16), (6, 2, 32), (9, 3, 64), (4, 4, 20), (4, 2, 17)] {
         let qkv = random(4, [40, (heads + 2 * kv_heads) * width]);
         let spans = [
             AttnSpan { rows: 0..17, keys: 0..17, reach: Reach::Full },

@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use half::bf16;
 
-use super::{KvPages, KvRow, PAGE_TOKENS, Places, Slot, whole_pages};
+use super::slots::{PART, Slot, page_parts, whole_pages};
+use super::{KvPages, KvRow, PAGE_TOKENS, Places};
 use crate::cx::Cpu;
 use crate::error::{below, need};
 use crate::isa::{Isa, Kernel, Lanes};
@@ -19,7 +20,7 @@ use crate::{Cx, DType, KernelError, Tensor};
 /// Numbers from which on several threads are worth waking.
 const SPLIT: usize = 16 << 10;
 
-/// What all heads of a call share.
+/// What all tasks of a call share.
 struct Joined<'a, T> {
     /// `[rows, (queries + 2 * heads) * width]`.
     x: &'a [f32],
@@ -101,60 +102,39 @@ fn apart(
 
 impl<T: Lanes> Joined<'_, T> {
     fn run(&self, cpu: Cpu<'_>) {
-        let heads = self.queries + 2 * self.places.size.heads;
-        if self.x.len() < SPLIT {
-            cpu.launch(Heads { joined: self, heads: 0..heads });
-        } else {
-            cpu.pool.each(heads, |head| cpu.launch(Heads { joined: self, heads: head..head + 1 }));
-        }
-    }
-}
-
-/// One task: some heads of all rows.
-struct Heads<'a, T> {
-    joined: &'a Joined<'a, T>,
-    heads: Range<usize>,
-}
-
-impl<T: Lanes> Kernel for Heads<'_, T> {
-    type Out = ();
-
-    #[inline(always)]
-    fn run<I: Isa>(self, isa: I) {
-        let Joined { queries, rows, slots, ref places, .. } = *self.joined;
-        let (keys, width) = (places.size.heads, places.size.head_dim);
-        let mut turned = Scratch::<f32>::take(PAGE_TOKENS * width);
-        for head in self.heads {
-            if head < queries {
-                for row in 0..rows {
-                    // SAFETY: a query head is one task, and a row of it one part.
-                    let out = unsafe { self.joined.q.part((row * queries + head) * width, width) };
-                    self.joined.turn(isa, row, head, out);
-                }
-            } else if head < queries + keys {
-                for slots in whole_pages(slots) {
-                    for (slot, out) in slots.iter().zip(turned.chunks_exact_mut(width)) {
-                        self.joined.turn(isa, slot.0, head, out);
-                    }
-                    // SAFETY: a key head is one task.
-                    unsafe { places.put_keys(isa, head - queries, slots, &turned) };
-                }
-            } else {
-                for &slot in slots {
-                    // SAFETY: a value head is one task.
-                    unsafe { places.put_value(head - queries - keys, slot, self.joined.head(slot.0, head)) };
-                }
+        let width = self.places.size.head_dim;
+        let parts = page_parts(self.slots, self.places.size.heads * width);
+        let height = (PART / (self.queries * width)).max(1);
+        let blocks = self.rows.div_ceil(height);
+        let task = |task: usize| match task.checked_sub(blocks) {
+            Some(part) => cpu.launch(Kept { joined: self, slots: parts[part] }),
+            None => {
+                let rows = task * height..self.rows.min((task + 1) * height);
+                cpu.launch(Queries { joined: self, rows });
             }
+        };
+        if self.x.len() < SPLIT {
+            (0..blocks + parts.len()).for_each(task);
+        } else {
+            cpu.pool.each(blocks + parts.len(), task);
         }
     }
-}
 
-impl<T: Lanes> Joined<'_, T> {
     /// One head of a row, as it came.
     #[inline(always)]
     fn head(&self, row: usize, head: usize) -> &[f32] {
         let width = self.places.size.head_dim;
         &self.x[(row * (self.queries + 2 * self.places.size.heads) + head) * width..][..width]
+    }
+
+    /// One head of a row, turned: in `out`, unless it is not to be turned.
+    #[inline(always)]
+    fn turned<'b, I: Isa>(&'b self, isa: I, row: usize, head: usize, out: &'b mut [f32]) -> &'b [f32] {
+        if self.turn.is_none() {
+            return self.head(row, head);
+        }
+        self.turn(isa, row, head, out);
+        out
     }
 
     #[inline(always)]
@@ -163,6 +143,60 @@ impl<T: Lanes> Joined<'_, T> {
         match self.turn {
             Some((angles, pairs)) => turn_head(isa, x, (angles, row), pairs, out),
             None => out.copy_from_slice(x),
+        }
+    }
+}
+
+// --- tasks ---
+
+/// One task: the queries of some rows.
+struct Queries<'a, T> {
+    joined: &'a Joined<'a, T>,
+    rows: Range<usize>,
+}
+
+impl<T: Lanes> Kernel for Queries<'_, T> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<I: Isa>(self, isa: I) {
+        let Joined { queries, ref places, ref q, .. } = *self.joined;
+        let width = places.size.head_dim;
+        for row in self.rows {
+            // SAFETY: a row is one task.
+            let out = unsafe { q.part(row * queries * width, queries * width) };
+            for (head, out) in out.chunks_exact_mut(width).enumerate() {
+                self.joined.turn(isa, row, head, out);
+            }
+        }
+    }
+}
+
+/// One task: the keys and values of some tokens.
+struct Kept<'a, T> {
+    joined: &'a Joined<'a, T>,
+    slots: &'a [Slot],
+}
+
+impl<T: Lanes> Kernel for Kept<'_, T> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<I: Isa>(self, isa: I) {
+        let Joined { queries, ref places, .. } = *self.joined;
+        let (heads, width) = (places.size.heads, places.size.head_dim);
+        let mut turned = Scratch::<f32>::take(PAGE_TOKENS * width);
+        for slots in whole_pages(self.slots) {
+            for head in 0..heads {
+                let mut keys = [&self.joined.x[..0]; PAGE_TOKENS];
+                for ((slot, key), out) in slots.iter().zip(&mut keys).zip(turned.chunks_exact_mut(width)) {
+                    *key = self.joined.turned(isa, slot.0, queries + head, out);
+                    // SAFETY: a page is one task.
+                    unsafe { places.put_value(head, *slot, self.joined.head(slot.0, queries + heads + head)) };
+                }
+                // SAFETY: as above.
+                unsafe { places.put_keys(isa, head, slots, &keys) };
+            }
         }
     }
 }

@@ -83,18 +83,37 @@ impl<W: Lanes> Form for Floats<'_, W> {
             *panel_of = &self.panels[(panel + p) * size..][..size].as_chunks().0[..rows.len()];
         }
         let mut sums = [[isa.splat(0.0); P]; R];
-        for (k, x) in rows.iter().enumerate() {
-            let mut weights = [isa.splat(0.0); P];
-            for (weight, panel) in weights.iter_mut().zip(&panels) {
-                *weight = W::load(isa, &panel[k]);
-            }
-            for (sums, &x) in sums.iter_mut().zip(x) {
-                let x = isa.splat(x);
-                for (sum, &weight) in sums.iter_mut().zip(&weights) {
-                    *sum = isa.fma(x, weight, *sum);
-                }
+        // Two steps per turn: with one, the loop's own instructions cost a tenth of the time.
+        let (turns, last) = rows.as_chunks::<2>();
+        for (turn, steps) in turns.iter().enumerate() {
+            for (step, x) in steps.iter().enumerate() {
+                add_step(isa, x, &panels, 2 * turn + step, &mut sums);
             }
         }
+        for x in last {
+            add_step(isa, x, &panels, rows.len() - 1, &mut sums);
+        }
         sums
+    }
+}
+
+/// Adds the products of step `k` of the chains over K.
+#[inline(always)]
+fn add_step<I: Isa, W: Lanes, const R: usize, const P: usize>(
+    isa: I,
+    x: &[f32; R],
+    panels: &[&[[W; LANES]]; P],
+    k: usize,
+    sums: &mut [[I::V; P]; R],
+) {
+    let mut weights = [isa.splat(0.0); P];
+    for (weight, panel) in weights.iter_mut().zip(panels) {
+        *weight = W::load(isa, &panel[k]);
+    }
+    for (sums, &x) in sums.iter_mut().zip(x) {
+        let x = isa.splat(x);
+        for (sum, &weight) in sums.iter_mut().zip(&weights) {
+            *sum = isa.fma(x, weight, *sum);
+        }
     }
 }
