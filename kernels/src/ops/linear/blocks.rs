@@ -11,7 +11,7 @@
 use half::f16;
 
 use super::rows::{RowSource, Rows};
-use super::tile::{Form, RowTile, each_tile};
+use super::tile::{AHEAD, Form, RowTile, each_tile};
 use crate::cx::Cpu;
 use crate::isa::{Isa, Kernel, LANES, PAIR, QUAD};
 use crate::pool::Disjoint;
@@ -411,9 +411,6 @@ fn ahead<I: Isa, const N: usize>(isa: I, quants: &[[u8; QUAD]; N]) {
         isa.prefetch_ahead(line, AHEAD);
     }
 }
-
-/// How far ahead weights are asked for, in bytes.
-const AHEAD: usize = 2_048;
 
 #[cfg(test)]
 mod tests;

@@ -8,7 +8,7 @@ use std::ops::Range;
 use half::bf16;
 
 use super::rows::{RowSource, Rows};
-use super::tile::{Form, Product, RowTile, each_tile};
+use super::tile::{AHEAD, Form, Product, RowTile, each_tile};
 use crate::cx::Cpu;
 use crate::isa::{Isa, Kernel, LANES};
 use crate::pool::Disjoint;
@@ -102,6 +102,10 @@ impl Form for Pairs<'_> {
         let mut columns = [[isa.splat(0.0); R]; P];
         for (k, x) in rows.chunks_exact(R * words).enumerate() {
             for (sums, panel) in columns.iter_mut().zip(&panels) {
+                // One row reads as fast as memory gives, many wait for their sums; between them, asking ahead hides the wait.
+                if R > 1 && R <= 4 {
+                    isa.prefetch_ahead(&panel[k], AHEAD);
+                }
                 *sums = isa.fma_pairs(x, &panel[k], *sums);
             }
         }

@@ -15,6 +15,9 @@ const PACK: usize = 8 << 10;
 /// Bytes of packed rows that stay in the second-level cache while panels pass by.
 const BLOCK: usize = 256 << 10;
 
+/// How far ahead weights are asked for, in bytes.
+pub(super) const AHEAD: usize = 2_048;
+
 /// Weights of one form beside rows packed for them.
 pub(super) trait Form: Sync {
     /// As [`Kernel::DOTS`].
