@@ -22,8 +22,8 @@ pub struct Environment {
     pub api_keys: Vec<ApiKey>,
     /// `NO_COLOR`: output stays plain.
     pub no_color: bool,
-    /// `SEED`: the one seed that a story replays.
-    pub seed: Option<u64>,
+    /// `SEED`, as it is written: see [`Environment::seed`].
+    pub seed: Option<String>,
 }
 
 // --- impl Environment ---
@@ -53,8 +53,14 @@ impl Environment {
             log_filter: set("RUST_LOG"),
             api_keys: keys.flat_map(split).map(ApiKey).collect(),
             no_color: set("NO_COLOR").is_some(),
-            seed: set("SEED").and_then(|seed| seed.trim().parse().ok()),
+            seed: set("SEED"),
         }
+    }
+
+    /// Returns the one seed that a story replays, from `SEED`; an error says what stands there when it is no number.
+    pub fn seed(&self) -> Result<Option<u64>, String> {
+        let wrong = |seed: &str| format!("SEED: `{seed}` is not a whole number from 0 to 2^64 - 1");
+        self.seed.as_deref().map(|seed| seed.trim().parse().map_err(|_| wrong(seed))).transpose()
     }
 
     /// Returns the cache folder where no deployment is at hand; nothing when the user has no home.
@@ -109,6 +115,13 @@ mod tests {
         let keys: Vec<&str> = environment.api_keys.iter().map(ApiKey::expose).collect();
         assert_eq!(keys, ["first-key", "second-key", "third-key"]);
         assert!(!format!("{environment:?}").contains("-key"));
+    }
+
+    #[test]
+    fn a_seed_is_a_number_or_an_error_that_shows_it() {
+        assert_eq!(environment(&[]).seed(), Ok(None));
+        assert_eq!(environment(&[("SEED", " 17 ")]).seed(), Ok(Some(17)));
+        assert!(environment(&[("SEED", "seventeen")]).seed().is_err_and(|why| why.contains("seventeen")));
     }
 
     #[test]

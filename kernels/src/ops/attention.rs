@@ -99,7 +99,7 @@ pub fn attention(
     let fits = k.shape().rank() == 3 && k.shape() == v.shape();
     need(fits, "attention", "k and v are [keys, kv heads, head_dim]", &[k.shape(), v.shape()])?;
     let spread = Spread::of(spans, k.dims()[0])?;
-    let mut kv = KvPages::passing(cx, spread.size(k.dims()[1], k.dims()[2]))?;
+    let mut kv = KvPages::unzeroed(cx, spread.size(k.dims()[1], k.dims()[2]))?;
     kv.append(cx, 0, (k, v), &spread.kept())?;
     paged_attention(cx, q, &kv, 0, &spread.rows(), scale)
 }
@@ -114,7 +114,7 @@ pub fn attention_joined(
     scale: f32,
 ) -> Result<Tensor, KernelError> {
     let spread = Spread::of(spans, qkv.shape().height())?;
-    let mut kv = KvPages::passing(cx, spread.size(kv_heads, head_dim))?;
+    let mut kv = KvPages::unzeroed(cx, spread.size(kv_heads, head_dim))?;
     let q = kv.append_joined(cx, 0, qkv, None, &spread.kept())?;
     paged_attention(cx, &q, &kv, 0, &spread.rows(), scale)
 }

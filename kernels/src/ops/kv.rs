@@ -112,8 +112,8 @@ impl KvPages {
         Ok(Self { size, keys, values })
     }
 
-    /// Makes pages of `f32` for one call. What is not stored there is whatever was left: queries never see it.
-    pub(super) fn passing(cx: &Cx, size: KvSize) -> Result<Self, KernelError> {
+    /// Makes pages of `f32` where the context computes. What is not stored there is whatever was left: queries never see it.
+    pub fn unzeroed(cx: &Cx, size: KvSize) -> Result<Self, KernelError> {
         size.check()?;
         let left = |shape| match cx.gpu() {
             Some(gpu) => Tensor::unwritten(gpu, DType::F32, shape),

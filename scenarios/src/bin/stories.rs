@@ -52,7 +52,10 @@ enum Story {
 fn main() -> anyhow::Result<ExitCode> {
     let cli = Cli::parse();
     let environment = Environment::read();
-    let seed = cli.seed.or(environment.seed).unwrap_or(1);
+    let seed = match cli.seed {
+        Some(seed) => seed,
+        None => environment.seed().map_err(anyhow::Error::msg)?.unwrap_or(1),
+    };
     let setting = Setting { environment, tell: |line| eprintln!("{line}"), ..Setting::new(cli.fake, seed) };
     expect_strikes();
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);

@@ -29,7 +29,7 @@ struct Joined<'a, T> {
     turn: Option<(&'a RopeAngles, RopePairs)>,
     slots: &'a [Slot],
     places: Places<'a, T>,
-    /// `[rows, queries, width]`.
+    /// `[rows, queries, width]`; there need not be any.
     q: Disjoint<'a, f32>,
 }
 
@@ -80,6 +80,39 @@ impl KvPages {
             }
         }
     }
+
+    /// Takes rows of keys and values side by side, `[rows, 2 * heads * head_dim]`, and stores them as [`KvPages::append`]
+    /// does.
+    pub fn append_pairs(&mut self, cx: &Cx, layer: usize, kv: &Tensor, rows: &[KvRow<'_>]) -> Result<(), KernelError> {
+        below("kv_append_pairs", "layer", layer, self.size.layers)?;
+        let (heads, width) = (self.size.heads, self.size.head_dim);
+        let fits = kv.shape().rank() == 2 && kv.shape().width() == 2 * heads * width;
+        need(fits, "kv_append_pairs", "the rows are keys, then values of the pages' heads", &[kv.shape()])?;
+        if cx.gpu().is_some() {
+            let (k, v) = (cut(cx, kv, 0..heads, width)?, cut(cx, kv, heads..2 * heads, width)?);
+            return self.append(cx, layer, (&k, &v), rows);
+        }
+        let cpu = cx.cpu_for("kv_append_pairs")?;
+        let (slots, x, count) = (&self.slots(kv.dims()[0], rows)?, kv.f32s()?, kv.dims()[0]);
+        let (queries, turn) = (0, None);
+        match self.dtype() {
+            DType::BF16 => {
+                let places = self.places::<bf16>(layer)?;
+                Joined { x, rows: count, queries, turn, slots, places, q: Disjoint::new(&mut []) }.run(cpu);
+            }
+            _ => {
+                let places = self.places::<f32>(layer)?;
+                Joined { x, rows: count, queries, turn, slots, places, q: Disjoint::new(&mut []) }.run(cpu);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Some heads of rows of heads side by side.
+fn cut(cx: &Cx, x: &Tensor, heads: Range<usize>, width: usize) -> Result<Tensor, KernelError> {
+    let columns = ops::columns(cx, x, heads.start * width..heads.end * width)?;
+    columns.reshape([x.dims()[0], heads.len(), width])
 }
 
 /// Queries, keys and values by themselves, turned.
@@ -89,11 +122,9 @@ fn apart(
     (queries, heads, width): (usize, usize, usize),
     turn: Option<(&RopeAngles, RopePairs)>,
 ) -> Result<(Tensor, Tensor, Tensor), KernelError> {
-    let cut = |first: usize, count: usize| {
-        let columns = ops::columns(cx, qkv, first * width..(first + count) * width)?;
-        columns.reshape([qkv.dims()[0], count, width])
-    };
-    let (q, k, v) = (cut(0, queries)?, cut(queries, heads)?, cut(queries + heads, heads)?);
+    let cut = |heads: Range<usize>| cut(cx, qkv, heads, width);
+    let k = cut(queries..queries + heads)?;
+    let (q, v) = (cut(0..queries)?, cut(queries + heads..queries + 2 * heads)?);
     let Some((angles, pairs)) = turn else { return Ok((q, k, v)) };
     Ok((ops::rope(cx, &q, angles, pairs)?, ops::rope(cx, &k, angles, pairs)?, v))
 }
@@ -104,8 +135,8 @@ impl<T: Lanes> Joined<'_, T> {
     fn run(&self, cpu: Cpu<'_>) {
         let width = self.places.size.head_dim;
         let parts = page_parts(self.slots, self.places.size.heads * width);
-        let height = (PART / (self.queries * width)).max(1);
-        let blocks = self.rows.div_ceil(height);
+        let height = (PART / (self.queries * width).max(1)).max(1);
+        let blocks = if self.queries == 0 { 0 } else { self.rows.div_ceil(height) };
         let task = |task: usize| match task.checked_sub(blocks) {
             Some(part) => cpu.launch(Kept { joined: self, slots: parts[part] }),
             None => {
@@ -255,6 +286,24 @@ mod tests {
     }
 
     #[test]
+    fn keys_and_values_side_by_side_are_stored_as_they_are_apart() {
+        for (count, dtype) in [(3, DType::F32), (300, DType::F32), (300, DType::BF16)] {
+            let kv = random(1, [count, 4 * 20]);
+            let table: Vec<u32> = (0..40).rev().collect();
+            let rows = [KvRow { rows: 1..count, table: &table, first: 5 }];
+            on_every_tier(|cx| {
+                let (mut joined, mut parts) = (KvPages::new(SIZE, dtype).unwrap(), KvPages::new(SIZE, dtype).unwrap());
+                joined.append_pairs(cx, 1, &kv, &rows).unwrap();
+                let half = |first: usize| cut(cx, &kv, first..first + 2, 20).unwrap();
+                parts.append(cx, 1, (&half(0), &half(2)), &rows).unwrap();
+                let (joined, parts) = (joined.into_parts(), parts.into_parts());
+                assert!(joined.0.bytes() == parts.0.bytes() && joined.1.bytes() == parts.1.bytes());
+                assert!(joined.0.f32s().is_err() || joined.0.f32s().unwrap().iter().any(|&x| x != 0.0));
+            });
+        }
+    }
+
+    #[test]
     fn rows_that_are_not_queries_keys_and_values_are_refused() {
         let cx = Cx::with_threads(1).unwrap();
         let mut pages = KvPages::new(SIZE, DType::F32).unwrap();
@@ -267,5 +316,7 @@ mod tests {
         let angles = RopeAngles::new(&[1], &[1.0]);
         let turn = Some((&angles, RopePairs::Halves));
         assert!(pages.append_joined(&cx, 0, &random(1, [2, 120]), turn, &row).is_err());
+        assert!(pages.append_pairs(&cx, 0, &random(1, [2, 120]), &row).is_err());
+        assert!(pages.append_pairs(&cx, 2, &random(1, [2, 80]), &row).is_err());
     }
 }

@@ -6,7 +6,7 @@ use mstar_contract::CrossKv;
 use mstar_kernels::ops::{
     self, AttnRow, AttnSpan, Epilogue, Input, KvRow, KvSize, PAGE_TOKENS, PackedLinear, Reach, RopeAngles, RopePairs,
 };
-use mstar_kernels::{Cx, DType, KernelError, KvPages, Tensor};
+use mstar_kernels::{Cx, KernelError, KvPages, Tensor};
 
 use super::BatchRows;
 
@@ -60,12 +60,6 @@ impl Heads {
     fn scale(self) -> f32 {
         1.0 / (self.width as f32).sqrt()
     }
-
-    /// Cuts rows of `heads` heads from the columns that begin at head `first`.
-    fn cut(self, cx: &Cx, x: &Tensor, first: usize, heads: usize) -> Result<Tensor, KernelError> {
-        let columns = first * self.width..(first + heads) * self.width;
-        ops::columns(cx, x, columns)?.reshape([x.shape().height(), heads, self.width])
-    }
 }
 
 // --- impl SelfAttention ---
@@ -107,12 +101,10 @@ impl CrossAttention {
     /// Returns the keys and values of a sequence to attend across to, as pages of their own, filled once.
     pub fn keys_values(&self, cx: &Cx, context: &Tensor) -> Result<(Tensor, Tensor), KernelError> {
         let kv = ops::linear(cx, context, &self.kv)?;
-        let keys = self.heads.keys;
-        let (k, v) = (self.heads.cut(cx, &kv, 0, keys)?, self.heads.cut(cx, &kv, keys, keys)?);
         let count = context.shape().height();
-        let mut pages = KvPages::on(cx, self.size(count), DType::F32)?;
+        let mut pages = KvPages::unzeroed(cx, self.size(count))?;
         let table = table(count);
-        pages.append(cx, 0, (&k, &v), &[KvRow { rows: 0..count, table: &table, first: 0 }])?;
+        pages.append_pairs(cx, 0, &kv, &[KvRow { rows: 0..count, table: &table, first: 0 }])?;
         Ok(pages.into_parts())
     }
 
