@@ -264,7 +264,7 @@ fn score_rows<I: Isa, T: Lanes, const R: usize>(
     scores: &mut [[f32; LANES]; LANES],
 ) {
     let mut sums = [isa.splat(0.0); R];
-    // Two steps per turn: with one, the loop's own instructions cost a tenth of the time.
+    // Two steps per turn: with one, the loop's own instructions cost some of the time.
     let (turns, last) = q.as_chunks::<R>().0.as_chunks::<2>();
     let (keys, last_key) = keys.as_chunks::<2>();
     let (later, _) = later.as_chunks::<2>();

@@ -83,7 +83,7 @@ impl<W: Lanes> Form for Floats<'_, W> {
             *panel_of = &self.panels[(panel + p) * size..][..size].as_chunks().0[..rows.len()];
         }
         let mut sums = [[isa.splat(0.0); P]; R];
-        // Two steps per turn: with one, the loop's own instructions cost a tenth of the time.
+        // Two steps per turn: with one, the loop's own instructions cost some of the time.
         let (turns, last) = rows.as_chunks::<2>();
         for (turn, steps) in turns.iter().enumerate() {
             for (step, x) in steps.iter().enumerate() {
